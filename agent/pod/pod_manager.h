@@ -1,0 +1,67 @@
+// PodManager: the pods of ONE node: admission, life cycle, status, events, deletion, as a kubelet does it (kubelet.md
+// 4).
+//
+// Events in: pod objects from a watch, answers, timers. Actions out: through Host. Tags used here have the top bit set
+// (kPodTagBit), so that the node machine can route answers and timers.
+// Thread rule: the node's thread. Ownership: owned by its node; `node` and `host` outlive it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "agent/actions.h"
+#include "kube/api/json.h"
+
+namespace ghostfleet::agent {
+
+inline constexpr Tag kPodTagBit = Tag{1} << 63;
+
+// One rule for images: `match` is a glob over the image name; an error makes the pull fail with that text.
+struct ImageRule {
+  std::string match;
+  Duration pull{0};
+  std::string error;  // "NotFound" and the like; empty: the pull succeeds
+};
+
+// Shared by all nodes of a group.
+struct PodOptions {
+  // full: GET before every status PATCH, token requests, as a kubelet. light: PATCH against the version last seen.
+  bool full_fidelity = false;
+  bool events = true;
+  Duration stop_after_default{0};
+  std::vector<ImageRule> image_rules;  // the first match counts; default: images are there already
+  std::string runtime_name = "containerd";
+};
+
+// What pods ask of their node. Stable while the manager lives; values may change between calls.
+struct NodeFacts {
+  std::string name;
+  std::string uid;      // empty until registered
+  std::string host_ip;  // InternalIP
+  // Labels, taints and allocatable of the node as last seen, for admission.
+  std::shared_ptr<const kube::Json> object;
+  // The n-th pod address of this node.
+  std::function<std::string(uint32_t n)> pod_ip;
+};
+
+class PodManager {
+ public:
+  static std::unique_ptr<PodManager> create(const NodeFacts& node, std::shared_ptr<const PodOptions> options,
+                                            Host& host);
+  virtual ~PodManager() = default;
+
+  // ADDED or MODIFIED, also from the initial list (pods that existed before the start are taken over: nothing is
+  // restarted).
+  virtual void on_pod(const kube::Json& pod) = 0;
+  virtual void on_pod_deleted(std::string_view ns, std::string_view name, std::string_view uid) = 0;
+  virtual void on_response(Tag tag, const ApiResponse& response) = 0;
+  virtual void on_timer(Tag tag) = 0;
+
+  virtual size_t pod_count() const = 0;
+  virtual size_t running_count() const = 0;  // phase Running as last acknowledged
+};
+
+}  // namespace ghostfleet::agent

@@ -1,0 +1,93 @@
+# gf_module(NAME kube/api DEPS base LIBS Boost::json)
+#
+# One folder is one library. Its sources are the *.cc files of the folder itself (not of folders below it, unless listed in
+# EXTRA_DIRS); x_test.cc becomes part of the test program of the module, x_fuzz.cc a fuzz target of its own.
+# DEPS are the modules whose headers it may include: the test `layering` compares them with the real includes.
+# LIBS are third-party targets its own sources need; they are not passed on unless PUBLIC_LIBS names them.
+
+set(GF_COMMON_WARNINGS -Wall -Wextra -Werror -Wno-maybe-uninitialized -Wno-missing-field-initializers)
+
+add_library(gf_flags INTERFACE)
+target_include_directories(gf_flags INTERFACE ${PROJECT_SOURCE_DIR})
+target_compile_options(gf_flags INTERFACE ${GF_COMMON_WARNINGS} -fno-omit-frame-pointer)
+target_compile_definitions(gf_flags INTERFACE
+  BOOST_ASIO_SEPARATE_COMPILATION BOOST_BEAST_SEPARATE_COMPILATION BOOST_ASIO_NO_DEPRECATED
+  BOOST_BEAST_USE_STD_STRING_VIEW SPDLOG_FMT_EXTERNAL)
+if(GF_SANITIZE)
+  string(REPLACE "," ";" _gf_san "${GF_SANITIZE}")
+  foreach(_s IN LISTS _gf_san)
+    target_compile_options(gf_flags INTERFACE -fsanitize=${_s})
+    target_link_options(gf_flags INTERFACE -fsanitize=${_s})
+  endforeach()
+endif()
+target_link_libraries(gf_flags INTERFACE Threads::Threads)
+
+set_property(GLOBAL PROPERTY GF_MODULE_LINES "")
+
+function(gf_target_of module out)
+  string(REPLACE "/" "_" _t "${module}")
+  set(${out} "gf_${_t}" PARENT_SCOPE)
+endfunction()
+
+function(gf_module)
+  cmake_parse_arguments(M "" "NAME" "DEPS;LIBS;PUBLIC_LIBS;TEST_DEPS;TEST_LIBS;EXTRA_DIRS" ${ARGN})
+  gf_target_of(${M_NAME} target)
+  set(globs ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
+  foreach(d IN LISTS M_EXTRA_DIRS)
+    list(APPEND globs ${CMAKE_CURRENT_SOURCE_DIR}/${d}/*.cc)
+  endforeach()
+  file(GLOB all CONFIGURE_DEPENDS ${globs})
+  set(tests ${all})
+  set(fuzzers ${all})
+  set(sources ${all})
+  list(FILTER tests INCLUDE REGEX "_test\\.cc$")
+  list(FILTER fuzzers INCLUDE REGEX "_fuzz\\.cc$")
+  list(FILTER sources EXCLUDE REGEX "_(test|fuzz)\\.cc$")
+  set(dep_targets)
+  foreach(d IN LISTS M_DEPS)
+    gf_target_of(${d} t)
+    list(APPEND dep_targets ${t})
+  endforeach()
+  if(sources)
+    add_library(${target} STATIC ${sources})
+    target_link_libraries(${target} PUBLIC gf_flags ${dep_targets} ${M_PUBLIC_LIBS} PRIVATE ${M_LIBS})
+  else()
+    add_library(${target} INTERFACE)
+    target_link_libraries(${target} INTERFACE gf_flags ${dep_targets} ${M_PUBLIC_LIBS})
+  endif()
+  string(REPLACE ";" " " deps_text "${M_DEPS}")
+  set_property(GLOBAL APPEND PROPERTY GF_MODULE_LINES "${M_NAME}: ${deps_text}")
+
+  if(NOT GF_BUILD_TESTS)
+    return()
+  endif()
+  string(REPLACE "gf_" "" short "${target}")
+  set(test_targets)
+  foreach(d IN LISTS M_TEST_DEPS)
+    gf_target_of(${d} t)
+    list(APPEND test_targets ${t})
+  endforeach()
+  if(tests)
+    add_executable(${short}_test ${tests})
+    target_link_libraries(${short}_test PRIVATE ${target} ${test_targets} ${M_LIBS} ${M_TEST_LIBS} GTest::gtest GTest::gmock GTest::gtest_main)
+    target_compile_definitions(${short}_test PRIVATE GF_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+    add_test(NAME ${M_NAME} COMMAND ${short}_test)
+    set_tests_properties(${M_NAME} PROPERTIES LABELS unit TIMEOUT 300)
+  endif()
+  # A fuzz target is a file with LLVMFuzzerTestOneInput. Here it runs for about a second on mutated seeds, so that the
+  # normal tests notice a decoder that crashes; with clang it can be linked to libFuzzer for a longer search.
+  foreach(f IN LISTS fuzzers)
+    get_filename_component(fname ${f} NAME_WE)
+    add_executable(${short}_${fname} ${f} ${PROJECT_SOURCE_DIR}/tests/support/fuzz_main.cc)
+    target_link_libraries(${short}_${fname} PRIVATE ${target} ${M_LIBS})
+    add_test(NAME ${M_NAME}/${fname} COMMAND ${short}_${fname} --seconds 1)
+    set_tests_properties(${M_NAME}/${fname} PROPERTIES LABELS fuzz TIMEOUT 60)
+  endforeach()
+endfunction()
+
+# Writes the declared DEPS for tests/layering.py.
+function(gf_finish_modules)
+  get_property(lines GLOBAL PROPERTY GF_MODULE_LINES)
+  string(REPLACE ";" "\n" text "${lines}")
+  file(WRITE ${CMAKE_BINARY_DIR}/modules.txt "${text}\n")
+endfunction()

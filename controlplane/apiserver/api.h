@@ -1,0 +1,80 @@
+// Api: the API server's REST layer as a library. HTTP requests and the controllers and scheduler in this process go
+// through the same calls: decode -> default -> admit -> validate -> commit to the Store.
+//
+// Thread rule: any thread. Calls run to the end on the caller's thread; optimistic conflicts are retried inside where
+// the caller gave no resourceVersion.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "controlplane/apiserver/request.h"
+#include "controlplane/store/store.h"
+#include "kube/api/api_error.h"
+#include "kube/api/kinds.h"
+
+namespace ghostfleet::controlplane {
+
+// A served resource: a built-in kind or a custom one. Lives as long as the Api (removed custom kinds are kept,
+// unlisted).
+struct Resource {
+  kube::KindInfo info;
+  KindId store_kind = 0;
+  std::shared_ptr<const kube::Json> schema;  // custom resources: the version's openAPIV3Schema
+};
+
+struct DeleteOptions {
+  int64_t grace_period_seconds = -1;  // -1: not given
+  std::string propagation_policy;     // "", Orphan, Background, Foreground
+  std::string uid_precondition;
+  std::string version_precondition;
+  bool orphan_dependents = false, orphan_dependents_given = false;
+};
+
+struct DeleteOutcome {
+  bool gone = false;  // removed now; else marked (finalizers, grace period)
+  ObjectRef object;   // as stored, or as it last was
+};
+
+struct WriteOutcome {
+  ObjectRef object;  // as stored (dry run: an Object that was never stored)
+  bool created = false;
+};
+
+class Api {
+ public:
+  virtual ~Api() = default;
+
+  virtual Store& store() = 0;
+  virtual const Clock& clock() const = 0;
+  // Null pointer when not served.
+  virtual const Resource* find(std::string_view group, std::string_view version, std::string_view resource) const = 0;
+  virtual std::vector<const Resource*> resources() const = 0;
+
+  virtual kube::ApiResult<ObjectRef> get(const Resource& r, std::string_view ns, std::string_view name) = 0;
+  virtual kube::ApiResult<WriteOutcome> create(const Resource& r, std::string_view ns, kube::Json object,
+                                               RequestContext& ctx) = 0;
+  // PUT. `subresource` is "" or "status".
+  virtual kube::ApiResult<WriteOutcome> update(const Resource& r, std::string_view ns, std::string_view name,
+                                               kube::Json object, std::string_view subresource,
+                                               RequestContext& ctx) = 0;
+  // Read-modify-write: `change` edits the decoded live object and answers false to leave it as it is. Retried on
+  // conflict.
+  virtual kube::ApiResult<WriteOutcome> modify(const Resource& r, std::string_view ns, std::string_view name,
+                                               std::string_view subresource,
+                                               const std::function<kube::ApiResult<bool>(kube::Json&)>& change,
+                                               RequestContext& ctx) = 0;
+  virtual kube::ApiResult<DeleteOutcome> remove(const Resource& r, std::string_view ns, std::string_view name,
+                                                const DeleteOptions& options, RequestContext& ctx) = 0;
+  // pods/binding; what the scheduler calls.
+  virtual kube::ApiResult<ObjectRef> bind(std::string_view ns, std::string_view pod, std::string_view uid,
+                                          std::string_view node, RequestContext& ctx) = 0;
+};
+
+// The context controllers act with: user "system:NAME" in system:masters, internal.
+RequestContext internal_context(std::string_view component);
+
+}  // namespace ghostfleet::controlplane

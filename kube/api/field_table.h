@@ -1,0 +1,79 @@
+// The field table: every built-in API type with its fields, from fields.tsv (names and numbers of the Kubernetes API,
+// v1.37.0-beta.0). One table drives JSON, protobuf, strict decoding, order of keys, defaults, strategic merge,
+// server-side apply, OpenAPI and `kubectl explain`. A new kind is rows in that file, not code.
+//
+// Thread rule: built once on first use, immutable afterwards; pointers live for ever.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ghostfleet::kube {
+
+struct TypeInfo;
+
+// How a value is written; after aliases are resolved.
+enum class FieldKind : unsigned char {
+  kString,
+  kBool,
+  kInt32,
+  kInt64,
+  kDouble,
+  kBytes,                // base64 in JSON
+  kMessage,              // `message` says which
+  kTime,                 // metav1.Time
+  kMicroTime,            // metav1.MicroTime
+  kDuration,             // metav1.Duration
+  kQuantity,             // resource.Quantity: a string in JSON (numbers accepted)
+  kIntOrString,          // intstr.IntOrString
+  kFieldsV1,             // raw JSON object
+  kRawExtension,         // any JSON object
+  kJsonAny,              // apiextensions JSON: any JSON value
+  kSchemaOrBool,         // JSONSchemaPropsOrBool
+  kSchemaOrArray,        // JSONSchemaPropsOrArray
+  kSchemaOrStringArray,  // JSONSchemaPropsOrStringArray
+};
+
+enum class ListType : unsigned char { kAtomic, kSet, kMap };  // for server-side apply
+
+struct FieldInfo {
+  std::string json_name;  // empty for an embedded struct (flattened in JSON, one nested message in protobuf)
+  std::string proto_name;
+  uint32_t proto_number = 0;
+  FieldKind kind = FieldKind::kString;
+  bool repeated = false;      // []T
+  bool map = false;           // map[string]T
+  bool map_of_lists = false;  // map[string][]string-like (ExtraValue): each value is a message {1: repeated items}
+  bool pointer = false;       // presence counts, zero is kept
+  bool omitempty = false;
+  const TypeInfo* message = nullptr;
+  // Strategic merge
+  bool merge = false;        // patchStrategy merge
+  bool retain_keys = false;  // patchStrategy retainKeys
+  std::string merge_key;     // empty with merge: list of scalars
+  // Server-side apply
+  ListType list_type = ListType::kAtomic;
+  std::vector<std::string> list_map_keys;
+  bool atomic_map = false;    // map:atomic or struct:atomic: one leaf
+  std::string default_value;  // as in the table (JSON text), empty: none
+};
+
+struct TypeInfo {
+  std::string name;   // "core/v1.PodSpec"
+  std::string group;  // "core" (the API's "" group), "apps", "rbac.authorization.k8s.io", "meta"
+  std::string version;
+  std::string short_name;         // "PodSpec"
+  bool atomic = false;            // structAtomic
+  std::vector<FieldInfo> fields;  // in the order of the Go struct, which is the order of JSON keys
+  // Lookup by JSON name, embedded structs included; null pointer when there is none. `path`, when given, receives the
+  // embedded fields passed on the way (for protobuf).
+  const FieldInfo* find(std::string_view json_name) const;
+};
+
+// By table name ("core/v1.Pod"); null pointer when unknown.
+const TypeInfo* find_type(std::string_view name);
+const std::vector<const TypeInfo*>& all_types();
+
+}  // namespace ghostfleet::kube

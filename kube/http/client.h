@@ -1,0 +1,98 @@
+// HttpClient: requests to ONE endpoint over few connections. HTTP/2 where the server offers it (many streams to a
+// connection), else HTTP/1.1 keep-alive with one request to a connection at a time.
+//
+// The hot path of the fleet: start() writes one small frame into a buffer that is flushed once per turn of the loop;
+// there is one allocation or none per call. Requests wait in lanes when every stream is taken: a lane with a smaller
+// number goes first.
+//
+// Thread rule: one EventLoop; everything on its thread.
+// Ownership: the client owns connections and calls. A ResponseHandler must live until on_end or on_error, or until
+// cancel() has returned; it is never called from inside start().
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/event_loop.h"
+#include "base/status.h"
+#include "kube/http/message.h"
+#include "kube/http/tls.h"
+
+namespace ghostfleet::kube::http {
+
+// Heartbeats have their own lane (idea 4 of the design).
+enum class Lane : unsigned char { kHeartbeat = 0, kStatus = 1, kNormal = 2, kBulk = 3 };
+inline constexpr int kLanes = 4;
+
+using CallId = uint64_t;  // 0: none
+
+class ResponseHandler {
+ public:
+  virtual ~ResponseHandler() = default;
+  virtual void on_head(CallId id, int status, const HeaderList& headers) = 0;
+  // A piece of the body; the view is valid during the call only.
+  virtual void on_body(CallId id, std::string_view piece) = 0;
+  virtual void on_end(CallId id) = 0;
+  // The call failed: no connection, TLS, reset, deadline (kDeadlineExceeded). No further call follows. `sent` says
+  // whether the request may have reached the server: only when it did not is trying again always safe.
+  virtual void on_error(CallId id, const Status& status, bool sent) = 0;
+};
+
+struct CallOptions {
+  Lane lane = Lane::kNormal;
+  Duration timeout = std::chrono::seconds(60);  // to the end of the body; 0: none (watches)
+  // The call takes a stream of its own connection budget: long-lived calls (watches) are spread, not counted as load.
+  bool long_lived = false;
+};
+
+struct ProxyConfig {
+  std::string host;  // empty: none
+  uint16_t port = 0;
+  std::string basic_auth;  // "user:password", empty: none
+  bool tls = false;
+};
+
+struct HttpClientOptions {
+  std::string host;
+  uint16_t port = 443;
+  bool use_tls = true;
+  std::shared_ptr<const TlsContext> tls;  // with use_tls
+  ProxyConfig proxy;                      // CONNECT
+  int max_connections = 4;
+  uint32_t max_streams_per_connection = 1000;  // and never more than the server's SETTINGS allow
+  Duration connect_timeout = std::chrono::seconds(30);
+  Duration ping_after_idle = std::chrono::seconds(30);
+  Duration ping_timeout = std::chrono::seconds(15);
+  // Headers of every request (authorization is given per call: it changes).
+  HeaderList default_headers;
+  size_t max_queued_calls = 4u << 20;
+  size_t max_response_bytes_unread = 64u << 20;
+};
+
+struct HttpClientStats {
+  uint64_t connections_opened = 0, connections_failed = 0, calls = 0, bytes_in = 0, bytes_out = 0;
+  size_t open_connections = 0, in_flight = 0, queued = 0;
+  Status last_connect_error;
+};
+
+class HttpClient {
+ public:
+  static std::unique_ptr<HttpClient> create(EventLoop& loop, HttpClientOptions options);
+  virtual ~HttpClient() = default;
+
+  // `target` is path and query. `headers` may be null. The body is copied or shared before start() returns.
+  virtual CallId start(std::string_view method, std::string_view target, const HeaderList* headers,
+                       std::string_view body, const CallOptions& options, ResponseHandler* handler) = 0;
+  // No further callback for this call; a stream is reset.
+  virtual void cancel(CallId id) = 0;
+  // Closes connections that carry no call (a kubelet does so after a failed heartbeat).
+  virtual void close_idle() = 0;
+  virtual HttpClientStats stats() const = 0;
+};
+
+}  // namespace ghostfleet::kube::http

@@ -1,0 +1,70 @@
+// Plain types of HTTP: headers, a request as a server sees it, and limits. No socket and no library type in here.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace ghostfleet::kube::http {
+
+// Header names are lower case. Order is kept; a name may come several times.
+class HeaderList {
+ public:
+  HeaderList() = default;
+  HeaderList(std::initializer_list<std::pair<std::string, std::string>> list) : items_(list) {}
+  void add(std::string name, std::string value) { items_.emplace_back(std::move(name), std::move(value)); }
+  void set(std::string_view name, std::string value);
+  // The first value; null pointer when there is none.
+  const std::string* find(std::string_view name) const;
+  std::string_view get(std::string_view name) const;
+  bool empty() const { return items_.empty(); }
+  auto begin() const { return items_.begin(); }
+  auto end() const { return items_.end(); }
+  size_t size() const { return items_.size(); }
+
+ private:
+  std::vector<std::pair<std::string, std::string>> items_;
+};
+
+// The subject of a client certificate that the TLS layer has verified against the client CA.
+struct PeerCertificate {
+  std::string common_name;
+  std::vector<std::string> organizations;
+  std::string uid;  // attribute 1.3.6.1.4.1.57683.2, else empty
+};
+
+struct Request {
+  std::string method;
+  std::string target;  // path and query as sent
+  HeaderList headers;
+  std::string body;
+  std::shared_ptr<const PeerCertificate> peer_certificate;  // null: none shown
+  std::string remote_address;
+  bool tls = false;
+  bool http2 = false;
+
+  std::string_view path() const;   // before '?', not decoded
+  std::string_view query() const;  // after '?', empty when none
+};
+
+// application/x-www-form-urlencoded and path segments. A bad escape is kept as it is.
+std::string percent_decode(std::string_view text, bool plus_is_space);
+std::string percent_encode(std::string_view text);  // everything but unreserved characters
+std::vector<std::pair<std::string, std::string>> parse_query(std::string_view query);
+
+// Doors and their limits (documented in docs/limits.md; tested at the limit and one past it).
+struct Limits {
+  size_t max_header_bytes = 64 * 1024;      // request line and headers; 431 beyond
+  size_t max_body_bytes = 3 * 1024 * 1024;  // 413 beyond
+  uint32_t max_streams = 1000;              // HTTP/2 streams of a connection
+  uint32_t max_connections = 20000;         // of a server; more are closed at once
+  int header_timeout_ms = 10000;            // from the first byte (or the handshake's start) to the end of the headers
+  int body_timeout_ms = 30000;              // between two pieces of a body
+  int idle_timeout_ms = 90000;              // keep-alive without a request
+  size_t max_backlog_bytes = 16 * 1024 * 1024;  // written but not yet taken by the peer, for one stream; then it is cut
+};
+
+}  // namespace ghostfleet::kube::http

@@ -1,0 +1,73 @@
+// Server: HTTP/1.1 and HTTP/2 over TLS (or plain) on one listening socket, its connections spread over event loops.
+//
+// Thread rule: a connection, its exchanges and the handler's calls stay on the loop that accepted it. Exchange methods
+// may be called only on that loop (use loop().post() from elsewhere). Ownership: the server owns connections; an
+// Exchange is shared with the handler and outlives its connection harmlessly.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/event_loop.h"
+#include "base/metrics.h"
+#include "base/status.h"
+#include "kube/http/message.h"
+#include "kube/http/tls.h"
+
+namespace ghostfleet::kube::http {
+
+// One request and its answer. The request's body is complete when the handler is called.
+class Exchange {
+ public:
+  virtual ~Exchange() = default;
+
+  virtual const Request& request() const = 0;
+  virtual EventLoop& loop() = 0;
+
+  // The whole answer at once. content-length and date are added.
+  virtual void respond(int status, HeaderList headers, SharedBytes body) = 0;
+
+  // An answer in pieces: start, write..., finish. On HTTP/1.1 it is chunked.
+  virtual void start(int status, HeaderList headers) = 0;
+  // False when the peer is gone or was cut because its backlog passed Limits::max_backlog_bytes.
+  virtual bool write(SharedBytes piece) = 0;
+  virtual void finish() = 0;
+  // Ends without a clean end, as when a body cannot be completed: RST_STREAM, or the connection is closed.
+  virtual void abort() = 0;
+
+  // Bytes written and not yet taken by the socket or the peer's flow-control window.
+  virtual size_t backlog() const = 0;
+  // Called once, when the backlog falls below `low_water` (at once, from the loop, when it is already).
+  virtual void when_drained(size_t low_water, std::function<void()> callback) = 0;
+  // Called once if the peer goes away before the answer is finished.
+  virtual void on_close(std::function<void()> callback) = 0;
+  virtual bool closed() const = 0;
+};
+
+using Handler = std::function<void(std::shared_ptr<Exchange>)>;
+
+struct ServerOptions {
+  std::string address = "127.0.0.1";
+  uint16_t port = 0;                      // 0: any
+  std::shared_ptr<const TlsContext> tls;  // null: plain HTTP
+  Limits limits;
+};
+
+class Server {
+ public:
+  // Binds and begins to accept. "address already in use" names address and port. `loops` must outlive the server.
+  static Result<std::unique_ptr<Server>> listen(ServerOptions options, std::vector<EventLoop*> loops, Handler handler);
+  virtual ~Server() = default;  // closes everything; call only when the loops no longer run
+
+  virtual uint16_t port() const = 0;
+  // Stops accepting, sends GOAWAY, and closes connections as their exchanges end; those left after `grace` are cut.
+  // May be called from any thread; `done` runs on the first loop.
+  virtual void drain(Duration grace, std::function<void()> done) = 0;
+  virtual size_t connection_count() const = 0;
+  virtual const MetricsRegistry& metrics() const = 0;
+};
+
+}  // namespace ghostfleet::kube::http
