@@ -34,9 +34,16 @@ struct KindInfo {
   const TypeInfo* type = nullptr;  // null for custom resources
   // events.k8s.io/v1 events are v1 events under other field names: both share one storage.
   std::string storage_resource;  // "events" for both; else resource + "." + group
+  // "GROUP/VERSION" in which objects are stored, when it is another than this one (only the hash in discovery shows it).
+  std::string storage_version;
+
+  // Only POST, nothing stored: reviews, bindings.
+  bool create_only() const { return verbs.size() == 1 && verbs[0] == "create"; }
+  bool has_verb(std::string_view verb) const;
+  const SubresourceInfo* find_subresource(std::string_view name) const;
 
   bool custom() const { return type == nullptr; }
-  bool has_subresource(std::string_view name) const;
+  bool has_subresource(std::string_view name) const { return find_subresource(name) != nullptr; }
   std::string api_version() const { return group.empty() ? version : group + "/" + version; }
   std::string group_resource() const { return group.empty() ? resource : resource + "." + group; }
   std::string list_kind() const { return kind + "List"; }
@@ -47,6 +54,7 @@ struct KindInfo {
 // All built-in kinds, in discovery order (core first).
 const std::vector<KindInfo>& builtin_kinds();
 const KindInfo* find_kind(std::string_view group, std::string_view version, std::string_view kind);
+// A built-in resource by group, version and plural name; null pointer when there is none.
 const KindInfo* find_resource(std::string_view group, std::string_view version, std::string_view resource);
 
 }  // namespace ghostfleet::kube
