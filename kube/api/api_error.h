@@ -25,11 +25,12 @@ struct ApiError {
   int code = 500;
   std::string reason;  // "NotFound"
   std::string message;
-  // details; left out when all are empty
+  // details; left out when all are empty (unless empty_details)
   std::string name, group, kind, uid;
   std::vector<ErrorCause> causes;
   int retry_after_seconds = 0;
   std::string continue_token;  // metadata.continue of an expired list
+  bool empty_details = false;  // some errors carry `details: {}`
 
   Json to_json() const;  // the Status object
   Status to_status() const;
