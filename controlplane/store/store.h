@@ -37,6 +37,7 @@ struct Object {
   std::string json;
   Revision revision = 0;         // of the commit that made this version
   Revision create_revision = 0;  // of the commit that created the object
+  size_t revision_offset = 0;    // where the 16 digits stand in `json`
   TimePoint committed;           // monotonic time of the commit
   // What selectors and indexes ask for, cut out of the bytes once by the kind's extractor (see KindConfig).
   std::vector<std::pair<std::string, std::string>> labels;
@@ -49,11 +50,25 @@ using ObjectRef = std::shared_ptr<const Object>;
 
 enum class EventType : unsigned char { kAdded, kModified, kDeleted };
 
+// What an event looks like on the wire, made once by the first watcher that needs it and shared by the others. A slot
+// is one combination of encoding and transform; which is which is the API server's business.
+class FrameCache {
+ public:
+  static constexpr int kSlots = 6;
+  // The slot's bytes; made by `encode` when they are missing.
+  SharedBytes get(int slot, const std::function<SharedBytes()>& encode);
+
+ private:
+  std::mutex mutex_;
+  SharedBytes slots_[kSlots];
+};
+
 struct Event {
   EventType type = EventType::kAdded;
   Revision revision = 0;
-  ObjectRef object;    // kDeleted: the last content with the revision of the deletion
-  ObjectRef previous;  // null for kAdded
+  ObjectRef object;                    // kDeleted: the last content with the revision of the deletion
+  ObjectRef previous;                  // null for kAdded
+  std::shared_ptr<FrameCache> frames;  // null for events read from the history of a kind nobody watched
 };
 
 // A kind's configuration in the store.
@@ -99,7 +114,9 @@ struct WatchOptions {
   std::string index_value;  // with KindConfig::watch_index_field: only objects (old or new) with this value; empty: all
   Revision after = 0;       // events with a greater revision; must be given
   size_t max_backlog = 100000;
-  std::function<void()> nudge;  // called with no lock held when the queue turns from empty to non-empty
+  // Called with no store lock held when the queue turns from empty to non-empty, on the writer's thread. It is never
+  // called after the Watch's destructor has returned, and must not destroy the Watch itself.
+  std::function<void()> nudge;
 };
 
 struct StoreOptions {

@@ -1,0 +1,282 @@
+#include "controlplane/store/kind_store.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace ghostfleet::controlplane {
+namespace {
+
+constexpr size_t kRevisionDigits = 16;
+constexpr size_t kMaxOverlays = 8;
+
+void patch_revision(std::string* json, size_t offset, Revision revision) {
+  json->replace(offset, kRevisionDigits, format_revision(revision));
+}
+
+Status expired_status(Revision asked, Revision compacted) {
+  return Status(Code::kExpired, "revision " + std::to_string(asked) +
+                                    " is older than the history, which begins after " + std::to_string(compacted));
+}
+
+// Collects items in order until the limit; knows whether there were more.
+class PageBuilder {
+ public:
+  PageBuilder(const ListOptions& options, ListResult* result) : options_(options), result_(result) {}
+  // False when the page is full and one more item is known.
+  bool add(const ObjectRef& object) {
+    if (options_.filter && !options_.filter(*object)) return true;
+    if (options_.limit > 0 && result_->items.size() >= options_.limit) {
+      result_->more = true;
+      return false;
+    }
+    result_->items.push_back(object);
+    return true;
+  }
+
+ private:
+  const ListOptions& options_;
+  ListResult* result_;
+};
+
+std::string list_begin(const ListOptions& options) {
+  if (options.start_after.empty() || options.start_after < options.prefix) return options.prefix;
+  return options.start_after + '\0';
+}
+
+}  // namespace
+
+KindStore::KindStore(KindConfig config, const StoreOptions& options, const Clock& clock,
+                     std::atomic<Revision>* revision)
+    : config_(std::move(config)),
+      options_(options),
+      clock_(clock),
+      revision_(*revision),
+      compacted_(revision->load()),
+      hub_(config_.watch_index_field) {}
+
+Revision KindStore::compacted() const {
+  std::shared_lock lock(mutex_);
+  return compacted_;
+}
+
+ObjectRef KindStore::get(std::string_view key) const {
+  std::shared_lock lock(mutex_);
+  const ObjectRef* found = index_.find(key);
+  return found ? *found : nullptr;
+}
+
+size_t KindStore::count(std::string_view prefix) const {
+  std::shared_lock lock(mutex_);
+  if (prefix.empty()) return index_.size();
+  return index_.rank(index_.lower_bound(prefix_end(prefix))) - index_.rank(index_.lower_bound(prefix));
+}
+
+std::shared_ptr<Object> KindStore::make_object(std::string_view key, EncodedObject encoded) const {
+  auto object = std::make_shared<Object>();
+  object->key = key;
+  object->json = std::move(encoded.json);
+  object->revision_offset = encoded.revision_offset;
+  if (config_.extract) config_.extract(object->json, object.get());
+  return object;
+}
+
+Status KindStore::check_expected(const ObjectRef* current, std::string_view key, const ObjectRef& expected) const {
+  const std::string what = config_.name + " \"" + std::string(key) + "\"";
+  if (!expected) return current ? Status(Code::kAlreadyExists, what + " exists") : Status();
+  if (!current) return Status(Code::kNotFound, what + " does not exist");
+  if ((*current)->revision != expected->revision) return Status(Code::kConflict, what + " has changed");
+  return Status();
+}
+
+Result<ObjectRef> KindStore::put(std::string_view key, const ObjectRef& expected, EncodedObject encoded) {
+  if (encoded.json.size() > options_.max_object_bytes) {
+    return Status(Code::kResourceExhausted, "the object is larger than " + std::to_string(options_.max_object_bytes));
+  }
+  if (encoded.revision_offset + kRevisionDigits > encoded.json.size()) {
+    return internal_error("the object has no room for its revision");
+  }
+  std::shared_ptr<Object> object = make_object(key, std::move(encoded));
+  auto event = std::make_shared<Event>();
+  std::vector<WatchQueueRef> nudges;
+  ObjectRef stored = object;
+  {
+    std::unique_lock lock(mutex_);
+    const ObjectRef* current = index_.find(key);
+    if (Status status = check_expected(current, key, expected); !status.ok()) return status;
+    object->revision = revision_.fetch_add(1) + 1;
+    object->create_revision = current ? (*current)->create_revision : object->revision;
+    object->committed = clock_.now();
+    patch_revision(&object->json, object->revision_offset, object->revision);
+    event->type = current ? EventType::kModified : EventType::kAdded;
+    event->revision = object->revision;
+    event->object = stored;
+    if (current) event->previous = *current;
+    index_.put(stored);
+    commit(std::move(event), &nudges);
+  }
+  for (const WatchQueueRef& queue : nudges) queue->nudge();
+  return stored;
+}
+
+Result<ObjectRef> KindStore::remove(std::string_view key, const ObjectRef& expected) {
+  std::shared_ptr<Object> last;
+  auto event = std::make_shared<Event>();
+  std::vector<WatchQueueRef> nudges;
+  {
+    std::unique_lock lock(mutex_);
+    const ObjectRef* current = index_.find(key);
+    if (!current) return Status(Code::kNotFound, config_.name + " \"" + std::string(key) + "\" does not exist");
+    if (expected && (*current)->revision != expected->revision) {
+      return Status(Code::kConflict, config_.name + " \"" + std::string(key) + "\" has changed");
+    }
+    last = std::make_shared<Object>(**current);
+    last->revision = revision_.fetch_add(1) + 1;
+    last->committed = clock_.now();
+    patch_revision(&last->json, last->revision_offset, last->revision);
+    event->type = EventType::kDeleted;
+    event->revision = last->revision;
+    event->object = last;
+    event->previous = *current;
+    index_.erase(last->key);
+    commit(std::move(event), &nudges);
+  }
+  for (const WatchQueueRef& queue : nudges) queue->nudge();
+  return ObjectRef(last);
+}
+
+void KindStore::commit(std::shared_ptr<const Event> event, std::vector<WatchQueueRef>* nudges) {
+  if (!hub_.empty()) {
+    // Only now is the event shared; nobody else sees it being changed.
+    std::const_pointer_cast<Event>(event)->frames = std::make_shared<FrameCache>();
+    hub_.publish(event, nudges);
+  }
+  const TimePoint now = event->object->committed;
+  history_.push_back(std::move(event));
+  compact(now);
+}
+
+void KindStore::compact(TimePoint now) {
+  const TimePoint oldest = now - options_.history;
+  while (!history_.empty()) {
+    const Event& event = *history_.front();
+    if (history_.size() <= options_.history_events && event.object->committed >= oldest) break;
+    compacted_ = event.revision;
+    history_.pop_front();
+  }
+  while (!overlays_.empty() && overlays_.begin()->first < compacted_) overlays_.erase(overlays_.begin());
+}
+
+size_t KindStore::first_event_after(Revision revision) const {
+  auto it = std::upper_bound(history_.begin(), history_.end(), revision,
+                             [](Revision r, const std::shared_ptr<const Event>& e) { return r < e->revision; });
+  return static_cast<size_t>(it - history_.begin());
+}
+
+Result<ListResult> KindStore::list(const ListOptions& options) {
+  if (options.revision == 0) {
+    std::shared_lock lock(mutex_);
+    return list_current(options);
+  }
+  std::unique_lock lock(mutex_);
+  if (options.revision < compacted_) return expired_status(options.revision, compacted_);
+  if (first_event_after(options.revision) == history_.size()) {
+    ListResult result = list_current(options);
+    result.revision = options.revision;
+    return result;
+  }
+  return list_at(options);
+}
+
+ListResult KindStore::list_current(const ListOptions& options) const {
+  ListResult result;
+  result.revision = revision_.load();
+  PageBuilder page(options, &result);
+  const std::string end = prefix_end(options.prefix);
+  SortedIndex::Position at = index_.lower_bound(list_begin(options));
+  for (; !index_.at_end(at); index_.advance(&at)) {
+    const ObjectRef& object = index_.at(at);
+    if (!end.empty() && object->key >= end) break;
+    if (!page.add(object)) break;
+  }
+  if (result.more && !options.filter) {
+    const size_t last = end.empty() ? index_.size() : index_.rank(index_.lower_bound(end));
+    result.remaining = last - index_.rank(at);
+  }
+  return result;
+}
+
+KindStore::Overlay& KindStore::overlay_at(Revision revision) {
+  if (overlays_.size() >= kMaxOverlays && !overlays_.contains(revision)) overlays_.erase(overlays_.begin());
+  Overlay& overlay = overlays_[revision];
+  for (size_t i = first_event_after(std::max(revision, overlay.covered)); i < history_.size(); i++) {
+    overlay.then.try_emplace(history_[i]->object->key, history_[i]->previous);
+  }
+  if (!history_.empty()) overlay.covered = std::max(overlay.covered, history_.back()->revision);
+  return overlay;
+}
+
+// Merges the present with what was different then; both are in key order.
+ListResult KindStore::list_at(const ListOptions& options) {
+  ListResult result;
+  result.revision = options.revision;
+  const Overlay& overlay = overlay_at(options.revision);
+  PageBuilder page(options, &result);
+  const std::string begin = list_begin(options), end = prefix_end(options.prefix);
+  auto past = overlay.then.lower_bound(begin);
+  const auto past_end = end.empty() ? overlay.then.end() : overlay.then.lower_bound(end);
+  SortedIndex::Position at = index_.lower_bound(begin);
+  const auto now_done = [&] { return index_.at_end(at) || (!end.empty() && index_.at(at)->key >= end); };
+  while (past != past_end || !now_done()) {
+    const bool take_past = past != past_end && (now_done() || past->first <= index_.at(at)->key);
+    if (!take_past) {
+      if (!result.more && !page.add(index_.at(at))) result.remaining = 0;
+      if (result.more) result.remaining++;
+      index_.advance(&at);
+      continue;
+    }
+    if (!now_done() && index_.at(at)->key == past->first) index_.advance(&at);
+    if (past->second) {
+      if (!result.more && !page.add(past->second)) result.remaining = 0;
+      if (result.more) result.remaining++;
+    }
+    ++past;
+    if (result.more && options.filter) break;
+  }
+  if (options.filter) result.remaining = 0;
+  return result;
+}
+
+Result<WatchQueueRef> KindStore::watch(WatchOptions options) {
+  std::unique_lock lock(mutex_);
+  if (options.after < compacted_) return expired_status(options.after, compacted_);
+  auto queue = std::make_shared<WatchQueue>(std::move(options), 0);
+  for (size_t i = first_event_after(queue->options().after); i < history_.size(); i++) {
+    if (hub_.concerns(queue->options(), *history_[i])) queue->push(history_[i]);
+  }
+  hub_.add(queue);
+  return queue;
+}
+
+Result<WatchQueueRef> KindStore::list_and_watch(const ListOptions& list, WatchOptions options, ListResult* initial) {
+  std::unique_lock lock(mutex_);
+  *initial = list_current(list);
+  options.after = initial->revision;
+  auto queue = std::make_shared<WatchQueue>(std::move(options), initial->revision);
+  hub_.add(queue);
+  return queue;
+}
+
+void KindStore::unwatch(const WatchQueueRef& queue) {
+  {
+    std::unique_lock lock(mutex_);
+    hub_.remove(queue);
+  }
+  queue->close();
+}
+
+Revision KindStore::progress(const WatchQueue& queue) const {
+  std::shared_lock lock(mutex_);
+  return queue.progress(revision_.load());
+}
+
+}  // namespace ghostfleet::controlplane

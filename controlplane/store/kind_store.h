@@ -1,0 +1,67 @@
+// KindStore: one kind's current objects, its history window and its watchers, under one lock.
+//
+// Thread rule: any thread. The global revision is drawn under this lock, so that the kind's order is revision order and
+// a list's revision covers every commit of the kind up to it.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <map>
+#include <memory>
+#include <shared_mutex>
+#include <string>
+#include <vector>
+
+#include "controlplane/store/sorted_index.h"
+#include "controlplane/store/store.h"
+#include "controlplane/store/watch_hub.h"
+
+namespace ghostfleet::controlplane {
+
+class KindStore {
+ public:
+  KindStore(KindConfig config, const StoreOptions& options, const Clock& clock, std::atomic<Revision>* revision);
+
+  const KindConfig& config() const { return config_; }
+  Revision compacted() const;
+  ObjectRef get(std::string_view key) const;
+  size_t count(std::string_view prefix) const;
+  Result<ListResult> list(const ListOptions& options);
+  Result<ObjectRef> put(std::string_view key, const ObjectRef& expected, EncodedObject object);
+  Result<ObjectRef> remove(std::string_view key, const ObjectRef& expected);
+  Result<WatchQueueRef> watch(WatchOptions options);
+  Result<WatchQueueRef> list_and_watch(const ListOptions& list, WatchOptions options, ListResult* initial);
+  void unwatch(const WatchQueueRef& queue);
+  Revision progress(const WatchQueue& queue) const;
+
+ private:
+  // What differed from the present at a past revision: the version each since changed key had then (null: none).
+  // Extended, not rebuilt, when the next page is asked for at the same revision.
+  struct Overlay {
+    Revision covered = 0;  // events up to here are in it
+    std::map<std::string, ObjectRef, std::less<>> then;
+  };
+
+  std::shared_ptr<Object> make_object(std::string_view key, EncodedObject encoded) const;
+  Status check_expected(const ObjectRef* current, std::string_view key, const ObjectRef& expected) const;
+  void commit(std::shared_ptr<const Event> event, std::vector<WatchQueueRef>* nudges);
+  void compact(TimePoint now);
+  size_t first_event_after(Revision revision) const;
+  ListResult list_current(const ListOptions& options) const;
+  ListResult list_at(const ListOptions& options);
+  Overlay& overlay_at(Revision revision);
+
+  const KindConfig config_;
+  const StoreOptions& options_;
+  const Clock& clock_;
+  std::atomic<Revision>& revision_;
+
+  mutable std::shared_mutex mutex_;
+  SortedIndex index_;
+  std::deque<std::shared_ptr<const Event>> history_;
+  Revision compacted_;
+  WatchHub hub_;
+  std::map<Revision, Overlay> overlays_;  // under mutex_ held exclusively
+};
+
+}  // namespace ghostfleet::controlplane
