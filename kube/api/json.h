@@ -21,13 +21,14 @@ using JsonArray = boost::json::array;
 using JsonString = boost::json::string;
 
 struct JsonParseOptions {
-  int max_depth = 10000 - 1;  // deeper input is an error, never a stack overflow: the parser does not recurse
+  int max_depth = 2000;  // deeper input is an error ("exceeded max depth"); never more than kMaxJsonTreeDepth
   std::vector<std::string>* duplicates =
       nullptr;  // filled with the paths of keys given twice ("spec.a[0].b"); the last wins
 };
 
-// Parses one JSON text; anything after it but white space is an error that names the offset. Invalid UTF-8 becomes
-// U+FFFD. Whole numbers stay int64 (or uint64), others become double.
+// Parses one JSON text; anything after it but white space is an error. Error messages are those of a real API server
+// ("invalid character 'x' looking for beginning of value"). Invalid UTF-8 becomes U+FFFD. Whole numbers stay int64 (or
+// uint64), others become double.
 Result<Json> parse_json(std::string_view text, const JsonParseOptions& options = {});
 
 // Compact JSON in the order of insertion. Escapes what Go escapes (<, >, &, U+2028, U+2029 as \u....).
