@@ -24,6 +24,9 @@ struct Resource {
   kube::KindInfo info;
   KindId store_kind = 0;
   std::shared_ptr<const kube::Json> schema;  // custom resources: the version's openAPIV3Schema
+  // The kind whose form the stored bytes have: itself, or the kind it shares its storage with (events.k8s.io/v1 events
+  // are stored as v1 events, autoscaling/v1 scalers as autoscaling/v2).
+  const kube::KindInfo* stored = nullptr;
 };
 
 struct DeleteOptions {
@@ -31,6 +34,8 @@ struct DeleteOptions {
   std::string propagation_policy;     // "", Orphan, Background, Foreground
   std::string uid_precondition;
   std::string version_precondition;
+  // An empty precondition that was given matches nothing.
+  bool uid_given = false, version_given = false;
   bool orphan_dependents = false, orphan_dependents_given = false;
 };
 
@@ -44,9 +49,15 @@ struct WriteOutcome {
   bool created = false;
 };
 
+class ClusterState;  // strategies/cluster_state.h
+
 class Api {
  public:
-  virtual ~Api() = default;
+  Api();
+  virtual ~Api();
+
+  // What strategies and subresources remember between requests: allocated addresses and ports, token issuer, limits.
+  ClusterState& cluster_state() { return *cluster_state_; }
 
   virtual Store& store() = 0;
   virtual const Clock& clock() const = 0;
@@ -69,9 +80,15 @@ class Api {
                                                RequestContext& ctx) = 0;
   virtual kube::ApiResult<DeleteOutcome> remove(const Resource& r, std::string_view ns, std::string_view name,
                                                 const DeleteOptions& options, RequestContext& ctx) = 0;
+  // The object in the form of this resource's version, decoded. (Its stored bytes may be of another version.)
+  virtual kube::Json decode(const Resource& r, const Object& object) const = 0;
+
   // pods/binding; what the scheduler calls.
   virtual kube::ApiResult<ObjectRef> bind(std::string_view ns, std::string_view pod, std::string_view uid,
                                           std::string_view node, RequestContext& ctx) = 0;
+
+ private:
+  std::shared_ptr<ClusterState> cluster_state_;
 };
 
 // The context controllers act with: user "system:NAME" in system:masters, internal.

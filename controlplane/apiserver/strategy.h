@@ -28,15 +28,32 @@ class Strategy {
 
   // Defaults clients and controllers read; applied on create, update and patch, after decoding.
   virtual void apply_defaults(kube::Json& object, StrategyContext& ctx) const;
-  // After defaults: clears what only the server sets (status of most kinds), sets generation and generated values.
+  // After defaults and admission: clears what only the server sets (status of most kinds), sets generation and
+  // generated values. The name (generateName) and metadata.uid are already there.
   virtual void prepare_for_create(kube::Json& object, StrategyContext& ctx) const;
-  // Keeps status (main endpoint) or spec (status endpoint) of the old object, raises generation.
+  // Keeps status (main endpoint) or everything else (status endpoint and its like) of the old object, raises
+  // generation. metadata.uid, creationTimestamp, deletionTimestamp and deletionGracePeriodSeconds are the caller's.
   virtual void prepare_for_update(kube::Json& object, const kube::Json& old, StrategyContext& ctx) const;
+  // Findings about metadata (name, labels, annotations, owners, finalizers) are included.
   virtual std::vector<kube::FieldError> validate(const kube::Json& object, StrategyContext& ctx) const;
   virtual std::vector<kube::FieldError> validate_update(const kube::Json& object, const kube::Json& old,
                                                         StrategyContext& ctx) const;
-  // Grace period of a delete in seconds; only pods have one.
+  // Right before the commit of a create or update that passed everything: allocates what others must not get (cluster
+  // IPs, node ports). Never called in a dry run's place twice; `old` is null for a create.
+  virtual kube::ApiResult<bool> allocate(kube::Json& object, const kube::Json* old, StrategyContext& ctx) const;
+  // After a delete, or after a commit failed: gives allocations back.
+  virtual void release(const kube::Json& object, StrategyContext& ctx) const;
+
+  // Grace period of a delete in seconds; only pods have one. `asked` is -1 when not given.
   virtual int64_t grace_period(const kube::Json& object, int64_t asked) const;
+  // A delete that does not remove at once: the kind's own marks (namespaces become Terminating).
+  virtual void prepare_for_delete(kube::Json& object, StrategyContext& ctx) const;
+  // Something beside metadata.finalizers holds a deleted object (spec.finalizers of a namespace).
+  virtual bool held_by_spec(const kube::Json& object) const;
+  // Dependents when the client says nothing: "Background", or "Orphan" (jobs, replication controllers).
+  virtual std::string_view default_propagation() const;
+  // Warning for a delete without propagation policy (jobs); empty: none.
+  virtual std::string_view delete_warning() const;
   // PUT without resourceVersion: allowed for most built-in kinds.
   virtual bool allow_unconditional_update() const;
   virtual bool allow_create_on_update() const;
@@ -47,9 +64,14 @@ class Strategy {
 
 const Strategy& strategy_for(const Resource& resource);
 
-// Admission: changes or refuses a write after defaults and before validation (namespace life cycle, service account,
-// priority, tolerations, limit ranges, pod security, quotas, ...). `old` is null for a create. The first refusal wins.
 enum class Operation : unsigned char { kCreate, kUpdate, kDelete, kConnect };
+
+// Mutating admission: changes or refuses a write after defaults and before prepare_for_* and validation (namespace life
+// cycle, service account, priority, tolerations, limit range defaults, node restriction, ...). `old` is null for a
+// create; for a delete `object` is the stored one. The first refusal wins.
 kube::ApiResult<bool> admit(Operation operation, kube::Json& object, const kube::Json* old, StrategyContext& ctx);
+// Validating admission: after validation, right before the commit (limit ranges, pod security, quotas, policies).
+kube::ApiResult<bool> admit_validated(Operation operation, const kube::Json& object, const kube::Json* old,
+                                      StrategyContext& ctx);
 
 }  // namespace ghostfleet::controlplane
