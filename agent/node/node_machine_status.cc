@@ -1,0 +1,145 @@
+// Status: heartbeat patches, and what a watch tells of the node.
+#include "agent/node/node_reconcile.h"
+#include "agent/node/node_requests.h"
+
+namespace ghostfleet::agent {
+namespace {
+
+constexpr unsigned kHeartbeatTries = 5;
+constexpr Duration kStatusBase = std::chrono::milliseconds(200);
+
+void scan_conditions(std::string_view conditions, NodeView* view) {
+  ArrayScan scan(conditions);
+  std::string_view item;
+  while (scan.next(&item)) {
+    const std::string_view type = scan_string(scan_member(item, "type"));
+    for (int i = 0; i < kNodeConditions; ++i) {
+      const ConditionText text = condition_text(static_cast<NodeCondition>(i), true);
+      if (type != text.type) continue;
+      const bool right = scan_string(scan_member(item, "status")) == text.status;
+      if (!right) view->unhealthy |= 1u << i;
+      if (static_cast<NodeCondition>(i) == NodeCondition::kReady) view->ready = right;
+    }
+  }
+}
+
+}  // namespace
+
+bool scan_node(std::string_view json, const NodeTemplate& node_template, NodeView* out) {
+  *out = {};
+  const std::string_view metadata = scan_member(json, "metadata");
+  if (!NodeUid::parse(scan_string(scan_member(metadata, "uid")), &out->uid)) return false;
+  out->version = scan_version(json);
+  const std::string_view labels = scan_member(metadata, "labels");
+  out->labels_differ = scan_string(scan_member(labels, "kubernetes.io/os")) != node_template.operating_system ||
+                       scan_string(scan_member(labels, "kubernetes.io/arch")) != node_template.architecture;
+  scan_conditions(scan_path(json, {"status", "conditions"}), out);
+  return true;
+}
+
+void NodeMachine::on_node_seen(NodeHost& host, std::string_view node_json) {
+  if (phase_ == Phase::kGone) {
+    use_existing(host, node_json);  // somebody made it again
+    return;
+  }
+  NodeView view;
+  if (phase_ < Phase::kBecomingReady || phase_ > Phase::kRunning) return;
+  if (!scan_node(node_json, host.node_class().node_template(), &view)) return;
+  if (view.uid != uid_) {  // deleted and made again while we were not looking
+    uid_ = view.uid;
+    lease_version_ = status_version_ = 0;
+  }
+  if (view.version < status_version_ || phase_ != Phase::kRunning) return;
+  const bool waited = dirty_ != 0 || reread_;
+  dirty_ |= static_cast<uint8_t>(view.unhealthy);
+  reread_ = reread_ || view.labels_differ;
+  // A kubelet notices at its next tick; the moment within the period is drawn, so that a fleet spreads.
+  if (!waited && (dirty_ != 0 || reread_) && !patching_) {
+    host.arm(kWorkTimer, host.now() + host.rng().between(Duration(0), host.node_class().options().status_period));
+  }
+}
+
+void NodeMachine::status_due(NodeHost& host) {
+  if (patching_) return;
+  if (!reread_) return patch_status(host);
+  host.send(get_request(kTagReread, NodeClass::node_path(host.identity().name), Priority::kStatus));
+}
+
+void NodeMachine::reread(NodeHost& host, const ApiResponse& r) {
+  if (phase_ != Phase::kRunning || patching_) return;
+  if (r.status == 404) return gone(host);
+  if (!r.ok()) return retry_work(host, r);
+  reread_ = false;
+  const auto node = kube::parse_json(r.body);
+  std::string patch;
+  if (node.ok()) patch = reconcile_patch(*node, host.node_class(), host.identity(), host.wall_now(), true);
+  if (patch.empty()) return patch_status(host);
+  dirty_ = 0;
+  send_status(host, std::move(patch));
+}
+
+void NodeMachine::patch_status(NodeHost& host) {
+  send_status(host, host.node_class().status_patch(host.wall_now(), dirty_));
+}
+
+void NodeMachine::send_status(NodeHost& host, std::string body) {
+  if (phase_ != Phase::kCsiNode) {
+    sent_ = dirty_;
+    dirty_ = 0;
+  }
+  patching_ = true;
+  host.send({Verb::kPatch, BodyType::kStrategicMergePatch, Priority::kStatus, kTagStatus,
+             NodeClass::node_path(host.identity().name) + "/status?timeout=10s", std::move(body), kHeartbeatTimeout});
+}
+
+void NodeMachine::status_patched(NodeHost& host, const ApiResponse& r) {
+  if (!patching_) return;
+  patching_ = false;
+  if (phase_ == Phase::kGone || phase_ == Phase::kPosting) return;
+  if (phase_ == Phase::kCsiNode) return begin_csi_node(host);
+  if (r.status == 404) return gone(host);
+  if (!r.ok()) {
+    dirty_ |= sent_;
+    const bool full = host.node_class().options().full_fidelity;
+    if (full && ++work_tries_ < kHeartbeatTries) return patch_status(host);
+    const Duration cap = host.node_class().options().status_period;
+    const Duration wait = full ? cap : backoff(host, work_tries_++, r, kStatusBase, cap, true);
+    work_tries_ = full ? 0 : std::min<uint8_t>(work_tries_, 20);
+    host.arm(kWorkTimer, host.now() + wait);
+    return;
+  }
+  work_tries_ = 0;
+  remember_version(r.body);
+  if (phase_ == Phase::kBecomingReady) return became_ready(host, sent_ != 0);
+  plan_report(host, sent_ != 0);
+}
+
+void NodeMachine::became_ready(NodeHost& host, bool transition) {
+  phase_ = Phase::kRunning;
+  dirty_ = 0;
+  ready_ = true;
+  plan_report(host, true);
+  if (announced_) return;
+  announced_ = true;
+  if (transition) node_event(host, "NodeReady");
+  host.notice(NodeNotice::kReady, {});
+}
+
+// When the next write is due though nothing changed: the period, shifted by up to half of it after a change.
+void NodeMachine::plan_report(NodeHost& host, bool changed) {
+  const Duration period = host.node_class().options().status_report_period;
+  report_due_ = host.now() + period;
+  if (changed || first_write_) report_due_ = report_due_ + host.rng().between(-period / 2, period / 2);
+  first_write_ = false;
+  arm_status(host);
+}
+
+void NodeMachine::arm_status(NodeHost& host) {
+  TimePoint at = report_due_;
+  if (dirty_ != 0 || reread_) {
+    at = std::min(at, host.now() + host.rng().between(Duration(0), host.node_class().options().status_period));
+  }
+  host.arm(kWorkTimer, at);
+}
+
+}  // namespace ghostfleet::agent

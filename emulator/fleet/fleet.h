@@ -1,0 +1,98 @@
+// Fleet: very many nodes in one process. Each shard is one thread with its own event loop, node table, timer wheel and
+// connections; shards share nothing. One more thread, the hub, watches the fleet's nodes and pods and hands what it
+// sees to the shards.
+//
+// Thread rule: start, stop, snapshot, metrics and node_name may be called from any one thread that is not the fleet's;
+// callbacks run on the fleet's threads and must return quickly.
+// Ownership: the Fleet owns its threads; everything in FleetOptions is copied.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "agent/node/node_class.h"
+#include "agent/node/node_template.h"
+#include "agent/pod/pod_manager.h"
+#include "base/metrics.h"
+#include "base/status.h"
+#include "emulator/fleet/identity.h"
+#include "kube/client/client_config.h"
+
+namespace ghostfleet::emulator {
+
+enum class ConnectionMode : unsigned char {
+  kShared,   // heartbeats multiplexed over a few HTTP/2 connections of each shard
+  kPerNode,  // every node its own TLS connection and the watches a kubelet opens
+};
+
+struct FleetOptions {
+  kube::ClientConfig client;
+  std::string name;  // of the fleet: a DNS label; nodes carry it in the label ghostfleet.dev/fleet
+  std::vector<FleetGroup> groups;
+  ConnectionMode connections = ConnectionMode::kShared;
+  double register_rate = 0;  // nodes a second; 0: adaptive
+  Duration lease_duration = std::chrono::seconds(40);         // renewed every quarter of it
+  Duration status_report_period = std::chrono::seconds(300);  // an unchanged status is written that often
+  int shards = 0;                                             // 0: min(cores - 1, 8), at least 1
+  uint64_t seed = 1;
+  bool full_fidelity = false;  // the requests of a kubelet one by one; else those that change something
+  agent::NodeEvents events = agent::NodeEvents::kFew;
+  bool adopt = false;             // takes over a node of the right name that carries no or another fleet's label
+  bool recreate_deleted = false;  // registers a node again that somebody deleted (a kubelet does not)
+  bool run_pods = true;
+  agent::PodOptions pods;
+  int connections_per_shard = 2;  // shared mode
+};
+
+// What everybody wants to know, of all shards together.
+struct FleetStats {
+  uint64_t nodes = 0;             // configured
+  uint64_t registered = 0;        // the Node object exists and is ours
+  uint64_t ready = 0;             // Ready=True acknowledged by the server
+  uint64_t not_ours = 0;          // left alone: somebody else's node of that name
+  uint64_t deleted = 0;           // deleted under us and not re-created
+  uint64_t taken_over = 0;        // existed from an earlier run
+  uint64_t pods = 0, pods_running = 0;
+  double ready_seconds = -1;      // first request to the last acknowledged Ready; -1: not all are Ready yet
+  uint64_t renewals = 0;
+  uint64_t not_ready_transitions = 0;  // Ready going from True to something else, seen in the API
+  double lateness_p50 = 0, lateness_p99 = 0, lateness_max = 0;  // seconds: renewal due to acknowledged
+  double request_p50 = 0, request_p99 = 0;                      // seconds: sent to answered, all requests
+  std::map<std::string, uint64_t> errors;    // by kind: "connect", "timeout", "429", "409", ...
+  std::map<std::string, uint64_t> requests;  // "PUT leases", "PATCH nodes/status", ...
+  double registrations_per_second = 0;       // over the last second or so
+  uint64_t in_flight = 0, queued = 0, connections = 0;
+  double clock_skew_seconds = 0;  // server's Date header minus ours; warned beyond 5 s
+  std::vector<std::string> not_ours_examples;  // at most 10 names
+};
+
+struct FleetCallbacks {
+  // Something a person should read: "node x exists and is not ours". At most a few a second.
+  std::function<void(const std::string&)> notice;
+  // All nodes that can be Ready are, for the first time.
+  std::function<void()> all_ready;
+};
+
+class Fleet {
+ public:
+  // Checks the options, reads what exists of a fleet of that name (so that a restart takes its nodes over), and begins
+  // to register the rest. An error leaves nothing behind: no server, wrong credentials (which verb on which resource),
+  // a bad option.
+  static Result<std::unique_ptr<Fleet>> start(FleetOptions options, FleetCallbacks callbacks = {});
+  virtual ~Fleet() = default;  // stops
+
+  // Ends the threads; the nodes stay in the API.
+  virtual void stop() = 0;
+  virtual FleetStats snapshot() const = 0;
+  virtual std::vector<const MetricsRegistry*> metrics() const = 0;
+};
+
+// Checks without starting: names that collide or are no DNS names, counts, templates, zones.
+Status check_fleet(const FleetOptions& options);
+
+}  // namespace ghostfleet::emulator

@@ -1,0 +1,74 @@
+// FleetGroup: nodes of one kind and how they are named, numbered and addressed. A node's identity is computed from its
+// group and index, never stored: a fleet of a million keeps no name.
+//
+// Addresses: node n of the whole fleet has 10.0.0.0/12 + 256 + n (so at most 2^20 - 512 nodes); its pods take a slice
+// of 10.64.0.0 to 10.255.255.255 of at most 256 addresses.
+// Thread rule: plain values and pure functions.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "agent/node/node_template.h"
+#include "base/status.h"
+
+namespace ghostfleet::emulator {
+
+inline constexpr uint32_t kMaxFleetNodes = (1u << 20) - 512;
+
+struct FleetGroup {
+  uint32_t count = 0;
+  // Must hold {index} exactly once when count > 1; {index:5} pads with zeros to five digits. The finished name must be
+  // a DNS-1123 subdomain.
+  std::string name_template = "node-{index}";
+  uint32_t first_index = 0;
+  agent::NodeTemplate node;
+  std::string region;
+  std::vector<std::string> zones;  // node i is in zone i mod size; empty: none
+};
+
+// The names of a group: index to name, and back without a table.
+class NameTemplate {
+ public:
+  static Result<NameTemplate> parse(std::string_view text);
+  std::string name(uint32_t index) const;
+  // The index whose name this is; nothing when it is none of ours.
+  std::optional<uint32_t> index_of(std::string_view name) const;
+  bool has_index() const { return has_index_; }
+
+ private:
+  std::string prefix_, suffix_;
+  int width_ = 0;
+  bool has_index_ = false;
+};
+
+// All groups of a fleet as one row of nodes 0..size-1.
+class FleetNames {
+ public:
+  static Result<FleetNames> create(std::string_view fleet_name, const std::vector<FleetGroup>& groups);
+
+  uint32_t size() const { return size_; }
+  std::string name(uint32_t node) const;
+  std::optional<uint32_t> find(std::string_view name) const;
+  uint32_t group_of(uint32_t node) const;
+  agent::NodeIdentity identity(uint32_t node) const;
+  // The n-th pod address of a node; wraps at the end of the node's slice.
+  std::string pod_ip(uint32_t node, uint32_t n) const;
+
+ private:
+  struct Part {
+    NameTemplate names;
+    uint32_t begin = 0, count = 0, first_index = 0;
+    std::string region;
+    std::vector<std::string> zones;
+  };
+  std::string seed_text_;
+  std::vector<Part> parts_;
+  uint32_t size_ = 0;
+  uint32_t pod_stride_ = 256;
+};
+
+}  // namespace ghostfleet::emulator

@@ -1,0 +1,36 @@
+// Removing a fleet: deletes exactly what a fleet of that name made, also after a crash, from nothing but the label
+// ghostfleet.dev/fleet on its nodes.
+//
+// For each node: pods bound to it that nobody will stop any more are deleted with grace period 0 (their owners make
+// new ones elsewhere), then the Node, its Lease and its CSINode (both by name, and only when their ownerReference is
+// that Node or the name is one of the fleet's). Nodes that were adopted are left; only their label is removed.
+// Thread rule: blocks the calling thread; makes and ends its own loop.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "kube/client/client_config.h"
+
+namespace ghostfleet::emulator {
+
+struct DownReport {
+  uint64_t nodes = 0, leases = 0, csi_nodes = 0, pods = 0, kept_adopted = 0;
+  std::vector<std::string> failures;  // at most 20, in words
+  uint64_t failed = 0;
+};
+
+struct DownOptions {
+  bool delete_pods = true;
+  bool dry_run = false;  // counts only
+};
+
+using DownProgress = std::function<void(uint64_t done, uint64_t total)>;
+
+Result<DownReport> remove_fleet(const kube::ClientConfig& client, const std::string& fleet_name,
+                                const DownOptions& options = {}, DownProgress progress = {});
+
+}  // namespace ghostfleet::emulator

@@ -1,0 +1,40 @@
+// SingleNode: one node in the foreground, with everything a kubelet asks of the API: the same requests in the same
+// order at the start, the watches it opens (its Node, services, CSI drivers, runtime classes, its pods), leases, status
+// and events.
+//
+// Thread rule: start, stop and snapshot from any one thread that is not the node's; callbacks run on the node's thread.
+// Ownership: owns its thread and connection.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "emulator/fleet/fleet.h"
+
+namespace ghostfleet::emulator {
+
+struct SingleNodeOptions {
+  kube::ClientConfig client;
+  agent::NodeIdentity identity;  // name is required; empty ids are derived from it
+  agent::NodeTemplate node;
+  // The label ghostfleet.dev/fleet; empty: none, and a node of that name that exists already is taken over, as a
+  // kubelet does.
+  std::string fleet_name;
+  bool adopt = false;
+  Duration lease_duration = std::chrono::seconds(40);
+  agent::PodOptions pods;
+  std::string pod_ip_prefix = "10.64.0.";  // the n-th pod gets prefix + (n mod 254 + 1)
+  uint64_t seed = 1;
+};
+
+class SingleNode {
+ public:
+  static Result<std::unique_ptr<SingleNode>> start(SingleNodeOptions options, FleetCallbacks callbacks = {});
+  virtual ~SingleNode() = default;
+  virtual void stop() = 0;
+  virtual FleetStats snapshot() const = 0;
+  virtual const MetricsRegistry& metrics() const = 0;
+};
+
+}  // namespace ghostfleet::emulator
