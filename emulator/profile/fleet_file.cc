@@ -1,0 +1,146 @@
+#include "emulator/profile/fleet_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "kube/api/names.h"
+
+namespace ghostfleet::emulator {
+namespace {
+
+void check_labels(ObjectReader* reader, std::string_view key, const StringPairs& labels) {
+  for (const auto& [name, value] : labels) {
+    const std::string at = std::string(key) + "." + name;
+    if (!kube::check_qualified_name(name).empty())
+      reader->complain(at, "", "a label key like example.com/name is expected");
+    if (value.find('{') == std::string::npos && !kube::check_label_value(value).empty()) {
+      reader->complain(at, "\"" + value + "\"", "a label value is expected: at most 63 letters, digits, -, _ or .");
+    }
+  }
+}
+
+GroupSpec read_group(ObjectReader* reader) {
+  GroupSpec g;
+  g.name = reader->text("name");
+  if (!g.name.empty() && !kube::check_dns1123_label(g.name).empty())
+    reader->complain("name", "\"" + g.name + "\"", "a DNS label is expected: lower-case letters, digits and -");
+  g.count = reader->integer("count", 1, kMaxFleetNodes, 0, true);
+  if (!reader->has("count")) reader->complain("count", "", "is required");
+  g.profile = reader->required_text("profile");
+  g.zones = reader->text_list("zones");
+  g.name_template = reader->text("nameTemplate");
+  g.overrides.labels = reader->text_map("labels");
+  check_labels(reader, "labels", g.overrides.labels);
+  g.overrides.annotations = reader->text_map("annotations");
+  g.overrides.taints = read_taints(reader, "taints");
+  g.overrides.capacity = reader->quantity_map("capacity");
+  g.overrides.allocatable = reader->quantity_map("allocatable");
+  g.overrides.max_pods = reader->integer("maxPods", 1, 100000, 0);
+  g.overrides.kubelet_version = reader->text("kubeletVersion");
+  reader->finish();
+  return g;
+}
+
+agent::ImageRule read_image_rule(ObjectReader* reader) {
+  agent::ImageRule rule;
+  rule.match = reader->required_text("match");
+  rule.pull = reader->duration("pull", Duration(0));
+  rule.error = reader->text("error");
+  if (reader->has("pull") && reader->has("error"))
+    reader->complain("error", rule.error, "a rule either pulls or fails: leave out pull or error");
+  if (!reader->has("pull") && !reader->has("error")) reader->complain("", "", "pull or error is expected");
+  reader->finish();
+  return rule;
+}
+
+void read_spec(ObjectReader spec, FleetSpec* f) {
+  f->region = spec.text("region", "us-west-2");
+  f->zones = spec.text_list("zones");
+  f->connections = spec.one_of("connections", {"shared", "per-node"}, "shared") == "shared" ? ConnectionMode::kShared
+                                                                                            : ConnectionMode::kPerNode;
+  f->register_rate = spec.number("registerRate", 0, 1e6, 0);
+  f->lease_duration = std::chrono::seconds(spec.integer("leaseDurationSeconds", 4, 3600, 40));
+  f->seed = static_cast<uint64_t>(spec.integer("seed", 0, INT64_MAX, 1));
+  for (ObjectReader& item : spec.list("imageRules")) f->image_rules.push_back(read_image_rule(&item));
+  for (ObjectReader& item : spec.list("groups")) f->groups.push_back(read_group(&item));
+  if (f->groups.empty()) spec.complain("groups", "", "at least one group {count, profile} is expected");
+  spec.finish();
+}
+
+std::vector<std::string> zones_of(const FleetSpec& f, const GroupSpec& g) {
+  if (!g.zones.empty()) return g.zones;
+  if (!f.zones.empty()) return f.zones;
+  return {f.region + "a", f.region + "b", f.region + "c"};
+}
+
+std::string template_of(const FleetSpec& f, const GroupSpec& g) {
+  if (!g.name_template.empty()) return g.name_template;
+  return g.name.empty() ? f.name + "-{index}" : f.name + "-" + g.name + "-{index}";
+}
+
+}  // namespace
+
+Result<FleetSpec> parse_fleet_file(std::string_view text, std::string file) {
+  auto document = Document::parse(text, std::move(file));
+  if (!document.ok()) return document.error();
+  ObjectReader root(&*document, &document->root(), "");
+  root.one_of("apiVersion", {"ghostfleet.dev/v1alpha1"}, "");
+  root.one_of("kind", {"Fleet"}, "");
+  FleetSpec f;
+  ObjectReader metadata = root.object("metadata");
+  f.name = metadata.required_text("name");
+  metadata.finish();
+  read_spec(root.object("spec"), &f);
+  root.finish();
+  GF_RETURN_IF_ERROR(document->status());
+  return f;
+}
+
+Result<std::vector<agent::ImageRule>> parse_image_rules(std::string_view text, std::string file) {
+  // A list has no keys for a reader to start from: it is read as the list of an object.
+  auto document = Document::parse(text, std::move(file));
+  if (!document.ok()) return document.error();
+  std::vector<agent::ImageRule> rules;
+  if (!document->root().is_array() && !document->root().is_null()) {
+    return invalid_argument(document->file() +
+                            ": a list of {match: GLOB, pull: 5s} or {match: GLOB, error: NotFound} is expected");
+  }
+  if (document->root().is_null()) return rules;
+  size_t i = 0;
+  for (const kube::Json& item : document->root().get_array()) {
+    ObjectReader reader(&*document, &item, fmt::format("[{}]", i++));
+    rules.push_back(read_image_rule(&reader));
+  }
+  GF_RETURN_IF_ERROR(document->status());
+  return rules;
+}
+
+Result<FleetOptions> make_fleet_options(const FleetSpec& spec, const ProfileCatalogue& profiles) {
+  if (const auto bad = kube::check_dns1123_label(spec.name); !bad.empty()) {
+    return invalid_argument(fmt::format(
+        "fleet name \"{}\": a DNS label is expected: lower-case letters, digits and -, at most 63", spec.name));
+  }
+  FleetOptions o;
+  o.name = spec.name;
+  o.connections = spec.connections;
+  o.register_rate = spec.register_rate;
+  o.lease_duration = spec.lease_duration;
+  o.seed = spec.seed;
+  o.pods.image_rules = spec.image_rules;
+  for (const GroupSpec& g : spec.groups) {
+    auto profile = profiles.find(g.profile);
+    if (!profile.ok()) return profile.error();
+    FleetGroup group;
+    group.count = static_cast<uint32_t>(g.count);
+    group.name_template = template_of(spec, g);
+    group.region = spec.region;
+    group.zones = zones_of(spec, g);
+    group.node = make_node_template(*profile, g.overrides);
+    o.groups.push_back(std::move(group));
+  }
+  GF_RETURN_IF_ERROR(check_fleet(o));
+  return o;
+}
+
+}  // namespace ghostfleet::emulator

@@ -1,0 +1,47 @@
+// Fleet file: a fleet as YAML (kind: Fleet), and the flags that are its shorthand. Both give the same FleetSpec.
+//
+// Format: docs/fleet-file.md. Strict: unknown fields, wrong types and impossible values are errors with file and line.
+// Thread rule: plain values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "agent/pod/pod_manager.h"
+#include "base/status.h"
+#include "emulator/fleet/fleet.h"
+#include "emulator/profile/profile.h"
+
+namespace ghostfleet::emulator {
+
+struct GroupSpec {
+  std::string name;  // of the group; names its nodes unless name_template is given
+  int64_t count = 0;
+  std::string profile;
+  std::vector<std::string> zones;
+  std::string name_template;
+  ProfileOverrides overrides;
+};
+
+struct FleetSpec {
+  std::string name;
+  std::string region = "us-west-2";
+  std::vector<std::string> zones;  // default of groups without their own; empty: three zones of the region
+  std::vector<GroupSpec> groups;
+  ConnectionMode connections = ConnectionMode::kShared;
+  double register_rate = 0;
+  Duration lease_duration = std::chrono::seconds(40);
+  uint64_t seed = 1;
+  std::vector<agent::ImageRule> image_rules;
+};
+
+Result<FleetSpec> parse_fleet_file(std::string_view text, std::string file);
+// A YAML list of {match: GLOB, pull: 5s} or {match: GLOB, error: NotFound}.
+Result<std::vector<agent::ImageRule>> parse_image_rules(std::string_view text, std::string file);
+
+// The options a Fleet needs (all but the client): profiles looked up, templates made.
+Result<FleetOptions> make_fleet_options(const FleetSpec& spec, const ProfileCatalogue& profiles);
+
+}  // namespace ghostfleet::emulator
