@@ -1,0 +1,123 @@
+// ghostfleet fleet: a fleet against any cluster. ghostfleet down: removes what a fleet created.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "cmd/commands.h"
+#include "cmd/fleet_run.h"
+#include "cmd/process.h"
+#include "emulator/fleet/remove.h"
+#include "kube/client/kubeconfig.h"
+
+namespace ghostfleet::cmd {
+namespace {
+
+struct ClusterFlags {
+  kube::KubeconfigFlags kubeconfig;
+};
+
+void add_cluster_flags(CLI::App& command, ClusterFlags* flags) {
+  command.add_option("--kubeconfig", flags->kubeconfig.kubeconfig,
+                     "which cluster (default: KUBECONFIG, ~/.kube/config, or the pod's own)");
+  command.add_option("--context", flags->kubeconfig.context, "context of the kubeconfig (default: current-context)");
+}
+
+int run_fleet(const FleetFlags& flags, const ClusterFlags& cluster) {
+  auto spec = fleet_spec(flags);
+  if (!spec.ok()) return fail(spec.error(), kExitUsage);
+  auto for_time = parse_for(flags.for_time);
+  if (!for_time.ok()) return fail(for_time.error(), kExitUsage);
+  auto profiles = emulator::ProfileCatalogue::load(home_directory() + "/profiles");
+  if (!profiles.ok()) return fail(profiles.error(), kExitUsage);
+  auto options = emulator::make_fleet_options(*spec, *profiles);
+  if (!options.ok()) return fail(options.error(), kExitUsage);
+  auto config = kube::load_client_config(cluster.kubeconfig, kube::Environment::process());
+  if (!config.ok()) return fail(config.error());
+  options->client = config->client;
+  options->adopt = flags.adopt;
+  options->shards = flags.shards;
+  uint64_t nodes = 0;
+  for (const auto& group : options->groups) nodes += group.count;
+  if (options->connections == emulator::ConnectionMode::kPerNode) {
+    const Status files = need_open_files(nodes + 200);
+    if (!files.ok()) return fail(files);
+  }
+  auto run_file = RunFile::create("fleet", options->name);
+  if (!run_file.ok()) return fail(run_file.error());
+  std::printf(
+      "fleet %s: %llu nodes on %s (context %s). It creates nodes labelled ghostfleet.dev/fleet=%s with their leases "
+      "and CSINodes, and touches nothing else.\n",
+      options->name.c_str(), static_cast<unsigned long long>(nodes), config->client.server_url.c_str(),
+      config->context.c_str(), options->name.c_str());
+  emulator::FleetCallbacks callbacks;
+  callbacks.notice = [](const std::string& text) { std::fprintf(stderr, "%s\n", text.c_str()); };
+  auto fleet = emulator::Fleet::start(*options, callbacks);
+  if (!fleet.ok()) return fail(fleet.error());
+  RunOptions run;
+  run.for_time = *for_time;
+  run.summary_file = flags.summary;
+  run.metrics_port = flags.metrics_port;
+  run.server = config->client.server_url;
+  const int code = watch_run(
+      run, *run_file, [&] { return (*fleet)->snapshot(); }, [&] { return (*fleet)->metrics(); });
+  (*fleet)->stop();
+  std::printf("the nodes stay; 'ghostfleet down --fleet %s%s%s' removes them\n", options->name.c_str(),
+              cluster.kubeconfig.kubeconfig.empty() ? "" : " --kubeconfig ", cluster.kubeconfig.kubeconfig.c_str());
+  return code;
+}
+
+int run_down(const std::string& name, bool dry_run, bool keep_pods, const ClusterFlags& cluster) {
+  auto config = kube::load_client_config(cluster.kubeconfig, kube::Environment::process());
+  if (!config.ok()) return fail(config.error());
+  emulator::DownOptions options;
+  options.dry_run = dry_run;
+  options.delete_pods = !keep_pods;
+  const bool terminal = stderr_is_terminal();
+  auto report = emulator::remove_fleet(config->client, name, options, [&](uint64_t done, uint64_t total) {
+    if (terminal)
+      std::fprintf(stderr, "\r\033[Kremoving %llu/%llu", static_cast<unsigned long long>(done),
+                   static_cast<unsigned long long>(total));
+  });
+  if (terminal) std::fprintf(stderr, "\r\033[K");
+  if (!report.ok()) return fail(report.error());
+  std::printf("fleet %s: %s %llu nodes, %llu leases, %llu CSINodes, %llu pods\n", name.c_str(),
+              dry_run ? "would remove" : "removed", static_cast<unsigned long long>(report->nodes),
+              static_cast<unsigned long long>(report->leases), static_cast<unsigned long long>(report->csi_nodes),
+              static_cast<unsigned long long>(report->pods));
+  if (report->kept_adopted > 0)
+    std::printf("%llu adopted nodes were kept\n", static_cast<unsigned long long>(report->kept_adopted));
+  for (const std::string& failure : report->failures) std::fprintf(stderr, "error: %s\n", failure.c_str());
+  if (report->failed == 0) return kExitOk;
+  std::fprintf(stderr, "error: %llu objects could not be removed; run the same command again\n",
+               static_cast<unsigned long long>(report->failed));
+  return kExitFailed;
+}
+
+}  // namespace
+
+void add_fleet(CLI::App& app, Runner* run) {
+  CLI::App* command = app.add_subcommand("fleet", "run a fleet of emulated nodes against an existing cluster");
+  auto flags = std::make_shared<FleetFlags>();
+  auto cluster = std::make_shared<ClusterFlags>();
+  add_fleet_flags(*command, flags.get(), "ghost");
+  add_cluster_flags(*command, cluster.get());
+  command->footer(
+      "Nodes stay in the cluster when the program ends; `ghostfleet down` removes exactly what it created.");
+  command->callback([=] { *run = [=] { return run_fleet(*flags, *cluster); }; });
+}
+
+void add_down(CLI::App& app, Runner* run) {
+  CLI::App* command = app.add_subcommand("down", "remove exactly what a fleet created, also after a crash");
+  auto name = std::make_shared<std::string>("ghost");
+  auto cluster = std::make_shared<ClusterFlags>();
+  auto dry_run = std::make_shared<bool>(false);
+  auto keep_pods = std::make_shared<bool>(false);
+  command->add_option("--fleet,--name", *name, "name of the fleet (default ghost)");
+  add_cluster_flags(*command, cluster.get());
+  command->add_flag("--dry-run", *dry_run, "only say what would be removed");
+  command->add_flag("--keep-pods", *keep_pods, "leave pods bound to the removed nodes to the pod garbage collector");
+  command->callback([=] { *run = [=] { return run_down(*name, *dry_run, *keep_pods, *cluster); }; });
+}
+
+}  // namespace ghostfleet::cmd

@@ -1,0 +1,296 @@
+#include "cmd/fleet_run.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <cmath>
+#include <cstdio>
+#include <thread>
+
+#include "base/event_loop.h"
+#include "base/files.h"
+#include "base/log.h"
+#include "cmd/commands.h"
+#include "kube/http/server.h"
+
+namespace ghostfleet::cmd {
+namespace {
+
+using emulator::FleetStats;
+using emulator::parse_count;
+
+std::string milliseconds(double seconds) {
+  if (seconds >= 1) return fmt::format("{:.1f}s", seconds);
+  return fmt::format("{:.0f}ms", seconds * 1000);
+}
+
+std::string errors_text(const FleetStats& s) {
+  std::string out;
+  for (const auto& [kind, count] : s.errors) out += fmt::format("{}{} {}", out.empty() ? "" : ", ", kind, count);
+  return out.empty() ? "none" : out;
+}
+
+// "Ready 1000/1000  renewals 100/s  lateness p50 2ms p99 8ms max 20ms  pods 0/0  errors none"
+std::string health_line(const FleetStats& s, double renewals_per_second) {
+  std::string line = fmt::format("Ready {}/{}  renewals {:.0f}/s  lateness p50 {} p99 {} max {}", s.ready, s.nodes,
+                                 renewals_per_second, milliseconds(s.lateness_p50), milliseconds(s.lateness_p99),
+                                 milliseconds(s.lateness_max));
+  if (s.pods > 0) line += fmt::format("  pods running {}/{}", s.pods_running, s.pods);
+  if (s.not_ours > 0) line += fmt::format("  not ours {}", s.not_ours);
+  if (s.deleted > 0) line += fmt::format("  deleted {}", s.deleted);
+  if (s.not_ready_transitions > 0) line += fmt::format("  NotReady seen {}", s.not_ready_transitions);
+  return line + "  errors " + errors_text(s);
+}
+
+// One line rewritten every second on a terminal; a plain line every five seconds (and on change of readiness)
+// elsewhere.
+class HealthPrinter {
+ public:
+  void show(const FleetStats& s, TimePoint now) {
+    const double seconds = static_cast<double>((now - last_).count()) * 1e-9;
+    const double rate = seconds > 0 ? static_cast<double>(s.renewals - renewals_) / seconds : 0;
+    const bool all_ready = s.nodes > 0 && s.ready == s.nodes;
+    if (terminal_) {
+      std::fprintf(stdout, "\r\033[K%s", health_line(s, rate).c_str());
+    } else if (now - printed_ >= std::chrono::seconds(5) || (all_ready && !was_ready_)) {
+      std::fprintf(stdout, "%s\n", health_line(s, rate).c_str());
+      printed_ = now;
+    }
+    std::fflush(stdout);
+    was_ready_ = all_ready;
+    renewals_ = s.renewals;
+    last_ = now;
+  }
+  void end() {
+    if (terminal_) std::fprintf(stdout, "\n");
+    std::fflush(stdout);
+  }
+
+ private:
+  const bool terminal_ = stdout_is_terminal();
+  bool was_ready_ = false;
+  TimePoint last_ = SystemClock::instance().now();
+  TimePoint printed_{0};
+  uint64_t renewals_ = 0;
+};
+
+class MetricsServerImpl final : public MetricsServer {
+ public:
+  ~MetricsServerImpl() override {
+    loop_.stop();
+    if (thread_.joinable()) thread_.join();
+    server_.reset();
+  }
+  Status start(int port, std::function<std::string()> metrics, std::function<bool()> ready) {
+    kube::http::ServerOptions options;
+    options.port = static_cast<uint16_t>(port);
+    auto server =
+        kube::http::Server::listen(options, {&loop_},
+                                   [metrics = std::move(metrics), ready = std::move(ready)](
+                                       std::shared_ptr<kube::http::Exchange> e) { answer(*e, metrics, ready); });
+    if (!server.ok()) return server.error().with_context("--metrics-port");
+    server_ = std::move(*server);
+    thread_ = std::thread([this] { loop_.run(); });
+    return Status();
+  }
+  uint16_t port() const override { return server_->port(); }
+
+ private:
+  static void answer(kube::http::Exchange& e, const std::function<std::string()>& metrics,
+                     const std::function<bool()>& ready) {
+    const std::string_view path = e.request().path();
+    auto text = [&](int status, std::string body, const char* type = "text/plain; charset=utf-8") {
+      e.respond(status, {{"content-type", type}}, share(std::move(body)));
+    };
+    if (e.request().method != "GET" && e.request().method != "HEAD") return text(405, "GET is expected\n");
+    if (path == "/metrics") return text(200, metrics(), "text/plain; version=0.0.4; charset=utf-8");
+    if (path == "/healthz" || path == "/livez") return text(200, "ok\n");
+    if (path == "/readyz") return ready() ? text(200, "ok\n") : text(503, "not all nodes are Ready\n");
+    text(404, "/metrics, /healthz and /readyz are here\n");
+  }
+
+  EventLoop loop_;
+  std::unique_ptr<kube::http::Server> server_;
+  std::thread thread_;
+};
+
+Status write_summary(const std::string& path, const FleetStats& s, const kube::JsonObject& extra) {
+  if (path.empty()) return Status();
+  kube::JsonObject summary = summary_of(s);
+  for (const auto& [key, value] : extra) summary[key] = value;
+  return write_file(expand_home(path), kube::to_json(summary) + "\n").with_context("--summary");
+}
+
+Status apply_flags(const FleetFlags& flags, emulator::FleetSpec* spec) {
+  if (!flags.connections.empty())
+    spec->connections =
+        flags.connections == "shared" ? emulator::ConnectionMode::kShared : emulator::ConnectionMode::kPerNode;
+  if (!flags.register_rate.empty() && flags.register_rate != "auto") {
+    const auto rate = parse_count(flags.register_rate);
+    if (!rate || *rate < 1 || *rate > 1000000)
+      return invalid_argument(fmt::format(
+          "--register-rate {}: nodes per second from 1 to 1000000, or auto, is expected", flags.register_rate));
+    spec->register_rate = static_cast<double>(*rate);
+  }
+  if (!flags.image_rules.empty()) {
+    auto text = read_file(expand_home(flags.image_rules), 1 << 20);
+    if (!text.ok()) return text.error().with_context("--image-rules");
+    auto rules = emulator::parse_image_rules(*text, flags.image_rules);
+    if (!rules.ok()) return rules.error();
+    spec->image_rules = *rules;
+  }
+  return Status();
+}
+
+Result<emulator::FleetSpec> spec_of_file(const FleetFlags& flags) {
+  if (flags.nodes_given || flags.profile_given)
+    return invalid_argument("-f and --nodes/--profile: give one of them, the fleet file says both");
+  auto text = read_file(expand_home(flags.file), 16 << 20);
+  if (!text.ok()) return text.error().with_context("-f");
+  auto spec = emulator::parse_fleet_file(*text, flags.file);
+  if (spec.ok() && flags.name_given) spec->name = flags.name;
+  return spec;
+}
+
+Result<emulator::FleetSpec> spec_of_flags(const FleetFlags& flags) {
+  emulator::FleetSpec spec;
+  spec.name = flags.name;
+  emulator::GroupSpec group;
+  const std::string text = flags.nodes.empty() ? "100" : flags.nodes;
+  const auto count = parse_count(text);
+  if (!count) return invalid_argument(fmt::format("--nodes {}: a number is expected, e.g. 1000 or 10k", text));
+  if (*count < 1 || *count > emulator::kMaxFleetNodes)
+    return invalid_argument(
+        fmt::format("--nodes {}: from 1 to {} nodes are possible in one fleet", text, emulator::kMaxFleetNodes));
+  group.count = *count;
+  group.profile = flags.profile;
+  group.name_template = flags.node_template;
+  if (!flags.region.empty()) spec.region = flags.region;
+  spec.zones = flags.zones;
+  spec.groups.push_back(std::move(group));
+  return spec;
+}
+
+}  // namespace
+
+void add_fleet_flags(CLI::App& command, FleetFlags* flags, const std::string& default_name) {
+  flags->name = default_name;
+  command.add_option("--nodes", flags->nodes, "how many nodes: 1000, 10k (default 100)")
+      ->each([flags](const std::string&) { flags->nodes_given = true; });
+  command
+      .add_option("--profile", flags->profile,
+                  "instance type, or a profile file (`ghostfleet profiles` lists them; default m5.large)")
+      ->each([flags](const std::string&) { flags->profile_given = true; });
+  command.add_option("-f,--file", flags->file, "fleet file (kind: Fleet) instead of --nodes and --profile");
+  command.add_option("--name", flags->name, fmt::format("name of the fleet (default {})", default_name))
+      ->each([flags](const std::string&) { flags->name_given = true; });
+  command.add_option("--node-name", flags->node_template,
+                     "names of the nodes, e.g. node-{index} or n{index:5} (default NAME-{index})");
+  command.add_option("--region", flags->region, "region label (default us-west-2)");
+  command.add_option("--zones", flags->zones, "zones the nodes are spread over (default: three of the region)")
+      ->delimiter(',');
+  command
+      .add_option("--connections", flags->connections,
+                  "shared: heartbeats multiplexed over a few connections (default); per-node: a connection and watches "
+                  "for each")
+      ->check(CLI::IsMember({"shared", "per-node"}));
+  command.add_option("--register-rate", flags->register_rate,
+                     "nodes registered per second (default auto: as fast as the server takes them)");
+  command.add_option("--image-rules", flags->image_rules,
+                     "YAML list of {match: GLOB, pull: 5s} or {match: GLOB, error: NotFound}");
+  command.add_option("--shards", flags->shards, "threads of the fleet (default: cores - 1, at most 8)")
+      ->check(CLI::Range(1, 64));
+  command.add_option("--for", flags->for_time, "end cleanly after this time (2m, 90s)");
+  command.add_option("--summary", flags->summary, "write a JSON summary to this file at the end");
+  command
+      .add_option("--metrics-port", flags->metrics_port,
+                  "serve Prometheus metrics, /healthz and /readyz on 127.0.0.1:PORT (0: any port)")
+      ->check(CLI::Range(0, 65535));
+  command.add_flag("--adopt", flags->adopt, "take over nodes of the right name that this fleet did not create");
+}
+
+Result<emulator::FleetSpec> fleet_spec(const FleetFlags& flags) {
+  auto spec = flags.file.empty() ? spec_of_flags(flags) : spec_of_file(flags);
+  if (!spec.ok()) return spec;
+  GF_RETURN_IF_ERROR(apply_flags(flags, &*spec));
+  return spec;
+}
+
+Result<Duration> parse_for(const std::string& text) {
+  Duration d{0};
+  if (text.empty()) return d;
+  if (!parse_duration(text, &d) || d.count() <= 0)
+    return invalid_argument(fmt::format("--for {}: a duration like 2m or 90s is expected", text));
+  return d;
+}
+
+Result<std::unique_ptr<MetricsServer>> MetricsServer::start(int port, std::function<std::string()> metrics,
+                                                            std::function<bool()> ready) {
+  auto server = std::make_unique<MetricsServerImpl>();
+  GF_RETURN_IF_ERROR(server->start(port, std::move(metrics), std::move(ready)));
+  return std::unique_ptr<MetricsServer>(std::move(server));
+}
+
+kube::JsonObject summary_of(const FleetStats& s) {
+  kube::JsonObject errors;
+  for (const auto& [kind, count] : s.errors) errors[kind] = count;
+  kube::JsonObject requests;
+  for (const auto& [what, count] : s.requests) requests[what] = count;
+  return {{"nodes", s.nodes},
+          {"ready", s.ready},
+          {"ready_seconds", s.ready_seconds < 0 ? kube::Json() : kube::Json(s.ready_seconds)},
+          {"renewals", s.renewals},
+          {"lateness", kube::JsonObject{{"p50", s.lateness_p50}, {"p99", s.lateness_p99}, {"max", s.lateness_max}}},
+          {"not_ready_transitions", s.not_ready_transitions},
+          {"pods", s.pods},
+          {"pods_running", s.pods_running},
+          {"taken_over", s.taken_over},
+          {"not_ours", s.not_ours},
+          {"deleted", s.deleted},
+          {"errors", std::move(errors)},
+          {"cpu_seconds", cpu_seconds()},
+          {"rss_bytes", rss_bytes()},
+          {"requests", std::move(requests)}};
+}
+
+int watch_run(const RunOptions& options, RunFile& run_file, const std::function<FleetStats()>& stats,
+              const std::function<std::vector<const MetricsRegistry*>()>& metrics) {
+  std::atomic<bool> ready{false};
+  std::unique_ptr<MetricsServer> metrics_server;
+  kube::JsonObject extra = options.extra;
+  extra["server"] = options.server;
+  if (options.metrics_port >= 0) {
+    auto server = MetricsServer::start(
+        options.metrics_port, [&] { return MetricsRegistry::expose(metrics()); }, [&] { return ready.load(); });
+    if (!server.ok()) return fail(server.error());
+    metrics_server = std::move(*server);
+    extra["metrics"] = fmt::format("http://127.0.0.1:{}/metrics", metrics_server->port());
+    std::fprintf(stdout, "metrics: http://127.0.0.1:%d/metrics\n", metrics_server->port());
+  }
+  HealthPrinter printer;
+  const TimePoint start = SystemClock::instance().now();
+  extra["started"] = format_time(SystemClock::instance().wall_now());
+  FleetStats last;
+  int signal = 0;
+  while (signal == 0) {
+    last = stats();
+    const TimePoint now = SystemClock::instance().now();
+    ready = last.nodes > 0 && last.ready == last.nodes;
+    printer.show(last, now);
+    kube::JsonObject state = extra;
+    for (auto& [key, value] : summary_of(last)) state[key] = value;
+    run_file.update(std::move(state));
+    if (options.for_time.count() > 0 && now - start >= options.for_time) break;
+    Duration wait = std::chrono::seconds(1);
+    if (options.for_time.count() > 0)
+      wait = std::min<Duration>(wait, options.for_time - (now - start) + std::chrono::milliseconds(1));
+    signal = wait_for_signal(wait);
+  }
+  printer.end();
+  const Status written = write_summary(options.summary_file, stats(), extra);
+  return written.ok() ? kExitOk : fail(written, kExitFailed);
+}
+
+}  // namespace ghostfleet::cmd

@@ -1,0 +1,67 @@
+// What `up`, `fleet` and `agent` share: flags of a fleet, the health line, the summary, metrics, the end.
+//
+// Thread rule: main thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/metrics.h"
+#include "base/status.h"
+#include "cmd/process.h"
+#include "emulator/fleet/fleet.h"
+#include "emulator/profile/fleet_file.h"
+
+namespace CLI {
+class App;
+}
+
+namespace ghostfleet::cmd {
+
+struct FleetFlags {
+  std::string nodes, profile = "m5.large", file, name, connections, image_rules, for_time, summary, node_template;
+  std::string register_rate;
+  std::vector<std::string> zones;
+  std::string region;
+  int metrics_port = -1;
+  int shards = 0;
+  bool adopt = false;
+  bool nodes_given = false, profile_given = false, name_given = false;
+};
+
+void add_fleet_flags(CLI::App& command, FleetFlags* flags, const std::string& default_name);
+// The spec of the flags or of the file; flags that contradict a file are errors.
+Result<emulator::FleetSpec> fleet_spec(const FleetFlags& flags);
+// "2m", or nothing when empty.
+Result<Duration> parse_for(const std::string& text);
+
+// What ends a run and what it leaves.
+struct RunOptions {
+  Duration for_time{0};  // 0: until a signal
+  std::string summary_file;
+  int metrics_port = -1;  // -1: none
+  std::string kind, name, server;
+  kube::JsonObject extra;  // into the run file and the summary ("kubeconfig")
+};
+
+// Metrics of the process and its parts at http://127.0.0.1:PORT/metrics, /healthz and /readyz.
+class MetricsServer {
+ public:
+  static Result<std::unique_ptr<MetricsServer>> start(int port, std::function<std::string()> metrics,
+                                                      std::function<bool()> ready);
+  virtual ~MetricsServer() = default;
+  virtual uint16_t port() const = 0;
+};
+
+// Shows health until --for is over or a signal comes, then writes the summary. `stats` and `metrics` are asked from
+// this thread (metrics also from the metrics server's). Answers the exit code.
+int watch_run(const RunOptions& options, RunFile& run_file, const std::function<emulator::FleetStats()>& stats,
+              const std::function<std::vector<const MetricsRegistry*>()>& metrics);
+
+// The summary file's JSON (names that scripts rely on: docs/summary.md).
+kube::JsonObject summary_of(const emulator::FleetStats& stats);
+
+}  // namespace ghostfleet::cmd
