@@ -63,6 +63,9 @@ struct HttpClientOptions {
   bool use_tls = true;
   std::shared_ptr<const TlsContext> tls;  // with use_tls
   ProxyConfig proxy;                      // CONNECT
+  bool http2_without_tls = false;         // "prior knowledge": plain connections speak HTTP/2 at once
+  // Of HTTP/2. With HTTP/1.1 a connection carries one call, and up to 32 times as many are opened. Long-lived calls
+  // have as many of their own, unless this is 1: then everything shares the one connection, as in a kubelet.
   int max_connections = 4;
   uint32_t max_streams_per_connection = 1000;  // and never more than the server's SETTINGS allow
   Duration connect_timeout = std::chrono::seconds(30);

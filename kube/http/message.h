@@ -1,7 +1,9 @@
 // Plain types of HTTP: headers, a request as a server sees it, and limits. No socket and no library type in here.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -10,23 +12,37 @@
 
 namespace ghostfleet::kube::http {
 
-// Header names are lower case. Order is kept; a name may come several times.
+// Header names are lower case. Order is kept; a name may come several times. clear() keeps the memory of the items, so
+// a list that is filled again and again (one per connection) soon allocates nothing.
 class HeaderList {
  public:
+  using Item = std::pair<std::string, std::string>;
+
   HeaderList() = default;
-  HeaderList(std::initializer_list<std::pair<std::string, std::string>> list) : items_(list) {}
-  void add(std::string name, std::string value) { items_.emplace_back(std::move(name), std::move(value)); }
+  HeaderList(std::initializer_list<Item> list) : items_(list), size_(list.size()) {}
+  HeaderList(const HeaderList& other) : items_(other.begin(), other.end()), size_(other.size_) {}
+  HeaderList(HeaderList&& other) noexcept : items_(std::move(other.items_)), size_(std::exchange(other.size_, 0)) {}
+  HeaderList& operator=(const HeaderList& other);
+  HeaderList& operator=(HeaderList&& other) noexcept;
+
+  void add(std::string name, std::string value);
+  // As add(), but into the memory of an item that was cleared.
+  void append(std::string_view name, std::string_view value);
   void set(std::string_view name, std::string value);
+  void clear() { size_ = 0; }
+  void reserve(size_t n) { items_.reserve(n); }
   // The first value; null pointer when there is none.
   const std::string* find(std::string_view name) const;
   std::string_view get(std::string_view name) const;
-  bool empty() const { return items_.empty(); }
-  auto begin() const { return items_.begin(); }
-  auto end() const { return items_.end(); }
-  size_t size() const { return items_.size(); }
+  bool empty() const { return size_ == 0; }
+  std::vector<Item>::const_iterator begin() const { return items_.begin(); }
+  std::vector<Item>::const_iterator end() const { return items_.begin() + static_cast<std::ptrdiff_t>(size_); }
+  size_t size() const { return size_; }
+  Item& back() { return items_[size_ - 1]; }
 
  private:
-  std::vector<std::pair<std::string, std::string>> items_;
+  std::vector<Item> items_;  // those from size_ on are cleared ones
+  size_t size_ = 0;
 };
 
 // The subject of a client certificate that the TLS layer has verified against the client CA.

@@ -55,6 +55,8 @@ class TlsEngine {
   Status feed(std::string_view from_socket, std::string* plain);
   // Encrypts; the bytes to send appear in take_output().
   Status write(std::string_view plain);
+  // write() and take_output() in one, straight into `out`.
+  Status encrypt(std::string_view plain, std::string* out);
   // Appends what must be sent to the socket.
   void take_output(std::string* out);
   void close_notify();

@@ -1,0 +1,74 @@
+#include "kube/http/h2_core.h"
+
+#include <nghttp2/nghttp2.h>
+
+#include <vector>
+
+namespace ghostfleet::kube::http {
+
+H2Core::~H2Core() { nghttp2_session_del(session_); }
+
+void H2Core::open(bool server, nghttp2_session_callbacks* callbacks, void* owner) {
+  nghttp2_option* option = nullptr;
+  nghttp2_option_new(&option);
+  nghttp2_option_set_no_auto_window_update(option, 1);
+  nghttp2_option_set_no_closed_streams(option, 1);
+  nghttp2_option_set_stream_reset_rate_limit(option, kResetBurst, kResetRate);
+  if (server) {
+    nghttp2_session_server_new2(&session_, callbacks, owner, option);
+  } else {
+    nghttp2_option_set_peer_max_concurrent_streams(option, 100);
+    nghttp2_session_client_new2(&session_, callbacks, owner, option);
+  }
+  nghttp2_option_del(option);
+  nghttp2_session_callbacks_del(callbacks);
+}
+
+void H2Core::announce(uint32_t max_streams, uint32_t stream_window, uint32_t connection_window,
+                      uint32_t max_header_bytes, bool server) {
+  std::vector<nghttp2_settings_entry> settings = {
+      {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, stream_window},
+      {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, max_header_bytes},
+  };
+  if (server) {
+    settings.push_back({NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, max_streams});
+  } else {
+    settings.push_back({NGHTTP2_SETTINGS_ENABLE_PUSH, 0});
+  }
+  nghttp2_submit_settings(session_, NGHTTP2_FLAG_NONE, settings.data(), settings.size());
+  nghttp2_session_set_local_window_size(session_, NGHTTP2_FLAG_NONE, 0, static_cast<int32_t>(connection_window));
+}
+
+Status H2Core::feed(std::string_view bytes) {
+  const ssize_t n = nghttp2_session_mem_recv(session_, reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
+  if (n < 0) return unavailable(std::string("HTTP/2: ") + nghttp2_strerror(static_cast<int>(n)));
+  return Status();
+}
+
+void H2Core::pull(std::string* out, size_t limit) {
+  while (out->size() < limit) {
+    const uint8_t* data = nullptr;
+    const ssize_t n = nghttp2_session_mem_send(session_, &data);
+    if (n <= 0) return;
+    out->append(reinterpret_cast<const char*>(data), static_cast<size_t>(n));
+  }
+}
+
+bool H2Core::finished() const {
+  return nghttp2_session_want_read(session_) == 0 && nghttp2_session_want_write(session_) == 0;
+}
+
+void H2Core::go_away(uint32_t error_code) {
+  nghttp2_submit_goaway(session_, NGHTTP2_FLAG_NONE, nghttp2_session_get_last_proc_stream_id(session_), error_code,
+                        nullptr, 0);
+}
+
+void H2Core::ping() { nghttp2_submit_ping(session_, NGHTTP2_FLAG_NONE, nullptr); }
+
+void H2Core::reset_stream(int32_t stream, uint32_t error_code) {
+  nghttp2_submit_rst_stream(session_, NGHTTP2_FLAG_NONE, stream, error_code);
+}
+
+const char* h2_error_name(uint32_t code) { return nghttp2_http2_strerror(code); }
+
+}  // namespace ghostfleet::kube::http
