@@ -1,0 +1,141 @@
+// ghostfleet up: control plane and fleet together. ghostfleet controlplane: the control plane alone.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "base/files.h"
+#include "cmd/commands.h"
+#include "cmd/fleet_run.h"
+#include "cmd/plane.h"
+#include "kube/client/kubeconfig.h"
+
+namespace ghostfleet::cmd {
+namespace {
+
+struct PlaneFlags {
+  std::string kubeconfig, controllers = "all", scheduler = "on", managed_fields = "on", data_dir, address = "127.0.0.1";
+  int port = 6443;
+  bool port_given = false;
+};
+
+void add_plane_flags(CLI::App& command, PlaneFlags* flags) {
+  command.add_option("--kubeconfig", flags->kubeconfig,
+                     "where to write the kubeconfig (default ~/.ghostfleet/NAME/kubeconfig)");
+  command.add_option("--port", flags->port, "port of the API server (default 6443, or a free one when that is taken)")
+      ->check(CLI::Range(0, 65535))
+      ->each([flags](const std::string&) { flags->port_given = true; });
+  command.add_option("--controllers", flags->controllers,
+                     "all, none, or names as kube-controller-manager has them, comma separated (-name leaves one out)");
+  command.add_option("--scheduler", flags->scheduler, "on (default) or off")->check(CLI::IsMember({"on", "off"}));
+  command
+      .add_option("--managed-fields", flags->managed_fields,
+                  "on (default): ownership of every field is kept; off: only after an apply, which saves memory")
+      ->check(CLI::IsMember({"on", "off"}));
+}
+
+PlaneOptions plane_options(const PlaneFlags& flags, const std::string& name) {
+  PlaneOptions o;
+  o.name = name;
+  o.address = flags.address;
+  o.port = flags.port;
+  o.port_given = flags.port_given;
+  o.directory = flags.data_dir.empty() ? home_directory() + "/" + name : expand_home(flags.data_dir);
+  o.kubeconfig = flags.kubeconfig.empty() ? o.directory + "/kubeconfig" : expand_home(flags.kubeconfig);
+  o.controllers = flags.controllers;
+  o.scheduler = flags.scheduler == "on";
+  o.managed_fields = flags.managed_fields == "on";
+  return o;
+}
+
+void print_plane(const Plane& plane) {
+  std::printf("control plane: %s\nkubeconfig:    %s\ntry:           kubectl --kubeconfig %s get nodes\n",
+              plane.url().c_str(), plane.kubeconfig().c_str(), plane.kubeconfig().c_str());
+  std::fflush(stdout);
+}
+
+int run_up(const FleetFlags& flags, const PlaneFlags& plane_flags) {
+  auto spec = fleet_spec(flags);
+  if (!spec.ok()) return fail(spec.error(), kExitUsage);
+  auto for_time = parse_for(flags.for_time);
+  if (!for_time.ok()) return fail(for_time.error(), kExitUsage);
+  auto profiles = emulator::ProfileCatalogue::load(home_directory() + "/profiles");
+  if (!profiles.ok()) return fail(profiles.error(), kExitUsage);
+  auto options = emulator::make_fleet_options(*spec, *profiles);
+  if (!options.ok()) return fail(options.error(), kExitUsage);
+  auto run_file = RunFile::create("up", options->name);
+  if (!run_file.ok()) return fail(run_file.error());
+  PlaneOptions plane_opts = plane_options(plane_flags, options->name);
+  plane_opts.max_in_flight = 20000;  // the fleet of this very process paces itself
+  plane_opts.max_mutating_in_flight = 20000;
+  auto plane = Plane::start(plane_opts);
+  if (!plane.ok()) return fail(plane.error());
+  print_plane(**plane);
+  auto config = kube::load_client_config({(*plane)->kubeconfig(), ""}, kube::Environment::process());
+  if (!config.ok()) return fail(config.error());
+  options->client = config->client;
+  options->shards = flags.shards;
+  emulator::FleetCallbacks callbacks;
+  callbacks.notice = [](const std::string& text) { std::fprintf(stderr, "%s\n", text.c_str()); };
+  auto fleet = emulator::Fleet::start(*options, callbacks);
+  if (!fleet.ok()) return fail(fleet.error());
+  RunOptions run;
+  run.for_time = *for_time;
+  run.summary_file = flags.summary;
+  run.metrics_port = flags.metrics_port;
+  run.server = (*plane)->url();
+  run.extra["kubeconfig"] = (*plane)->kubeconfig();
+  auto metrics = [&] {
+    std::vector<const MetricsRegistry*> all = (*fleet)->metrics();
+    for (const MetricsRegistry* r : (*plane)->metrics()) all.push_back(r);
+    return all;
+  };
+  const int code = watch_run(
+      run, *run_file, [&] { return (*fleet)->snapshot(); }, metrics);
+  (*fleet)->stop();
+  (*plane)->stop();
+  return code;
+}
+
+int run_controlplane(const PlaneFlags& flags, const std::string& for_text) {
+  auto for_time = parse_for(for_text);
+  if (!for_time.ok()) return fail(for_time.error(), kExitUsage);
+  auto run_file = RunFile::create("controlplane", "controlplane");
+  if (!run_file.ok() && flags.data_dir.empty()) return fail(run_file.error());
+  auto plane = Plane::start(plane_options(flags, "controlplane"));
+  if (!plane.ok()) return fail(plane.error());
+  print_plane(**plane);
+  if (run_file.ok())
+    run_file->update({{"server", (*plane)->url()},
+                      {"kubeconfig", (*plane)->kubeconfig()},
+                      {"started", format_time(SystemClock::instance().wall_now())}});
+  wait_for_signal(for_time->count() > 0 ? *for_time : Duration(std::chrono::hours(24 * 365)));
+  (*plane)->stop();
+  return kExitOk;
+}
+
+}  // namespace
+
+void add_up(CLI::App& app, Runner* run) {
+  CLI::App* command = app.add_subcommand("up", "start a control plane and a fleet of nodes on this machine");
+  auto flags = std::make_shared<FleetFlags>();
+  auto plane = std::make_shared<PlaneFlags>();
+  add_fleet_flags(*command, flags.get(), "ghost");
+  add_plane_flags(*command, plane.get());
+  command->footer("Ctrl-C ends it. Example: ghostfleet up --nodes 10k --profile trn2.48xlarge");
+  command->callback([=] { *run = [=] { return run_up(*flags, *plane); }; });
+}
+
+void add_controlplane(CLI::App& app, Runner* run) {
+  CLI::App* command = app.add_subcommand("controlplane", "start the embedded control plane alone");
+  auto plane = std::make_shared<PlaneFlags>();
+  auto for_time = std::make_shared<std::string>();
+  add_plane_flags(*command, plane.get());
+  command->add_option("--data-dir", plane->data_dir,
+                      "folder of its keys and kubeconfig (default ~/.ghostfleet/controlplane)");
+  command->add_option("--bind-address", plane->address, "address to listen on (default 127.0.0.1)");
+  command->add_option("--for", *for_time, "end cleanly after this time (2m, 90s)");
+  command->callback([=] { *run = [=] { return run_controlplane(*plane, *for_time); }; });
+}
+
+}  // namespace ghostfleet::cmd
