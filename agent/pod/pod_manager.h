@@ -18,6 +18,8 @@
 namespace ghostfleet::agent {
 
 inline constexpr Tag kPodTagBit = Tag{1} << 63;
+// The one timer of a manager, for all its pods.
+inline constexpr Tag kPodTimerTag = kPodTagBit;
 
 // One rule for images: `match` is a glob over the image name; an error makes the pull fail with that text.
 struct ImageRule {
@@ -32,7 +34,10 @@ struct PodOptions {
   bool full_fidelity = false;
   bool events = true;
   Duration stop_after_default{0};
-  std::vector<ImageRule> image_rules;  // the first match counts; default: images are there already
+  // The first match counts; an image that no rule names is on the node already. The default is what the recordings of
+  // a real kubelet were made with.
+  std::vector<ImageRule> image_rules = {{"*missing*", Duration(0), "NotFound"},
+                                        {"*slow*", std::chrono::seconds(5), ""}};
   std::string runtime_name = "containerd";
 };
 

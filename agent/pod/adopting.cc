@@ -1,0 +1,242 @@
+// Pods that ran before this agent did, and what others write into the status of a running one.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "agent/pod/manager.h"
+
+namespace ghostfleet::agent {
+
+using kube::get_array;
+using kube::get_bool;
+using kube::get_int;
+using kube::get_string;
+using kube::Json;
+using kube::JsonArray;
+
+namespace {
+
+WallTime read_time(const Json& json, std::string_view path) {
+  WallTime t;
+  parse_time(get_string(json, path), &t);
+  return t;
+}
+
+const Json* find_status(const Json& pod, const ContainerSpec& spec) {
+  const JsonArray* list = get_array(pod, spec.init ? "status.initContainerStatuses" : "status.containerStatuses");
+  if (list == nullptr) return nullptr;
+  for (const Json& status : *list) {
+    if (get_string(status, "name") == spec.name) return &status;
+  }
+  return nullptr;
+}
+
+Ended read_end(const Json& terminated, uint32_t attempt) {
+  Ended end;
+  end.known = true;
+  end.started = read_time(terminated, "startedAt");
+  end.finished = read_time(terminated, "finishedAt");
+  end.code = static_cast<int32_t>(std::clamp<int64_t>(get_int(terminated, "exitCode"), INT32_MIN, INT32_MAX));
+  end.located = !get_string(terminated, "containerID").empty();
+  end.attempt = attempt;
+  return end;
+}
+
+const Json* find_condition(const Json& pod, std::string_view type) {
+  const JsonArray* list = get_array(pod, "status.conditions");
+  if (list == nullptr) return nullptr;
+  for (const Json& c : *list) {
+    if (get_string(c, "type") == type) return &c;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+void Manager::read_conditions(Pod& pod, const Json& json) {
+  const Json* scheduled = find_condition(json, "PodScheduled");
+  if (scheduled != nullptr && pod.start_time == 0) pod.scheduled_by_other = true;
+  pod.gates_true = pod.gates_known = 0;
+  for (size_t i = 0; i < pod.spec->readiness_gates.size(); ++i) {
+    const Json* gate = find_condition(json, pod.spec->readiness_gates[i]);
+    if (gate == nullptr) continue;
+    pod.gates_known |= 1U << i;
+    if (get_string(*gate, "status") == "True") pod.gates_true |= 1U << i;
+  }
+}
+
+void Manager::adopt_finished(Pod& pod, Phase phase) {
+  pod.stage = Stage::kFinished;
+  pod.shown = pod.acked = phase;
+  pod.terminal_acked = true;
+  pod.runs.clear();
+  pod.runs.shrink_to_fit();
+}
+
+void Manager::adopt_address(Pod& pod, const Json& json) {
+  const std::string_view ip = get_string(json, "status.podIP");
+  if (ip.empty() || pod.spec->host_network || !node_.pod_ip) return;
+  // Most often one of the first: then it needs no memory of its own.
+  for (uint32_t n = 0; n < count_ + 16; ++n) {
+    if (n < ips_.size() && ips_[n]) continue;
+    if (node_.pod_ip(n) != ip) continue;
+    if (n >= ips_.size()) ips_.resize(n + 1);
+    ips_[n] = true;
+    pod.ip_index = n;
+    return;
+  }
+  pod.more().ip = ip;
+}
+
+void Manager::adopt_container(Pod& pod, size_t index, const Json& status) {
+  const ContainerSpec& spec = pod.spec->containers[index];
+  ContainerRun& run = pod.runs[index];
+  run.now.attempt = static_cast<uint32_t>(std::clamp<int64_t>(get_int(status, "restartCount"), 0, 1000000000));
+  if (const Json* last = kube::find_path(status, "lastState.terminated")) {
+    run.now.last = read_end(*last, run.now.attempt > 0 ? run.now.attempt - 1 : 0);
+  }
+  if (const Json* running = kube::find_path(status, "state.running")) {
+    run.now.state = RunState::kRunning;
+    run.now.started_at = read_time(*running, "startedAt");
+    run.now.started = get_bool(status, "started");
+    run.now.ready = get_bool(status, "ready");
+    const Duration age = host_.wall_now() - run.now.started_at;
+    if (!spec.script.exits.empty()) {
+      run.exit_code = spec.script.exit_of(run.now.attempt);
+      run.exit_due = host_.now() + std::max(spec.script.after - age, Duration(0));
+    }
+    pod.ever_started |= !spec.init;
+  } else if (const Json* terminated = kube::find_path(status, "state.terminated")) {
+    run.now.state = RunState::kExited;
+    run.now.end = read_end(*terminated, run.now.attempt);
+    pod.ever_started |= !spec.init;
+  } else if (run.now.last.known) {
+    // It waits for its next attempt: what the status calls the last state is the newest that ended.
+    run.now.state = RunState::kExited;
+    run.now.end = run.now.last;
+    run.now.end.attempt = run.now.attempt;
+    run.now.last = {};
+    pod.ever_started |= !spec.init;
+  }
+  run.ended_at = host_.now() - (host_.wall_now() - run.now.end.finished);
+  const std::string id(get_string(status, "containerID"));
+  if (!id.empty() && id != container_id(pod, index, run.now.attempt, options_->runtime_name)) {
+    pod.more().container_ids.resize(pod.runs.size());
+    pod.more().container_ids[index] = {run.now.attempt, id};
+  }
+}
+
+void Manager::adopt(Pod& pod, const Json& json) {
+  pod.start_time = read_time(json, "status.startTime").seconds();
+  pod.api_conditions = true;
+  bool created = false;
+  for (size_t i = 0; i < pod.runs.size(); ++i) {
+    const Json* status = find_status(json, pod.spec->containers[i]);
+    if (status == nullptr) continue;
+    adopt_container(pod, i, *status);
+    created |= pod.runs[i].now.state != RunState::kAbsent;
+  }
+  for (int type = 0; type < kConditions; ++type) {
+    const Json* c = find_condition(json, condition_name(type));
+    if (c == nullptr) continue;
+    pod.conditions[type] = {get_string(*c, "status") == "True", true, ConditionReason::kNone,
+                            read_time(*c, "lastTransitionTime").seconds()};
+  }
+  pod.sandbox = created || pod.conditions[kReadyToStart].status;
+  pod.mounted = pod.sandbox;
+  pod.scheduled_by_other = pod.conditions[kScheduled].set;
+  adopt_address(pod, json);
+  if (pod.sandbox) allocate_ip(pod);
+  if (get_string(json, "status.phase") == "Running") {
+    pod.shown = pod.acked = Phase::kRunning;
+    ++running_;
+  }
+  pod.probe_base = host_.now();
+  for (size_t i = 0; i < pod.runs.size(); ++i) {
+    if (pod.runs[i].now.state == RunState::kRunning) begin_probing(pod, i);
+  }
+  if (pod.deleting || kube::find_path(json, "metadata.deletionTimestamp") != nullptr) {
+    compute_status(pod, host_.wall_now());
+    return;
+  }
+  sync(pod);
+  // What the API server has already is not sent again to everybody when a fleet starts.
+  if (!full() && find_drift(pod, json) == 0 && pod.work == Work::kNone) {
+    assume_sent(pod, context());
+    pod.dirty = false;
+  }
+}
+
+uint8_t Manager::find_drift(const Pod& pod, const Json& json) const {
+  uint8_t drift = 0;
+  for (int type = 0; type < kConditions; ++type) {
+    const Condition& mine = pod.conditions[type];
+    if (!mine.set) continue;
+    const Json* c = find_condition(json, condition_name(type));
+    const bool same = c != nullptr && get_string(*c, "status") == (mine.status ? "True" : "False") &&
+                      (type == kScheduled || get_string(*c, "reason") == condition_reason(mine.reason));
+    if (!same) drift |= static_cast<uint8_t>(1U << type);
+  }
+  if (get_string(json, "status.phase") != phase_name(pod.shown)) drift |= 1U << kConditions;
+  return drift;
+}
+
+// Others overwrote what is the node's: it is written again, and what had changed changes once more.
+void Manager::apply_drift(Pod& pod) {
+  const int64_t now = host_.wall_now().seconds();
+  for (int type = 0; type < kScheduled; ++type) {
+    if ((pod.drift >> type & 1) != 0) pod.conditions[type].since = now;
+  }
+  pod.drift = 0;
+  pod.sent = {};
+  pod.api_conditions = true;
+  pod.dirty = true;
+}
+
+// ---- a running pod's spec changes: resources in place, images, the deadline
+
+void Manager::take_new_spec(Pod& pod, const Json& json) {
+  std::shared_ptr<const PodTemplate> fresh = intern_template(json);
+  if (fresh->containers.size() != pod.runs.size() || fresh->init_count != pod.spec->init_count) return;
+  const std::shared_ptr<const PodTemplate> old = pod.spec;
+  pod.spec = fresh;
+  if (fresh->active_deadline_seconds != old->active_deadline_seconds) check_deadline(pod);
+  std::string changed;
+  for (size_t i = 0; i < pod.runs.size(); ++i) {
+    const ContainerSpec& c = fresh->containers[i];
+    if (c.resources == old->containers[i].resources) continue;
+    std::string name, part;
+    kube::append_json_string(c.name, &name);
+    changed += fmt::format("{}{{\"name\":{},\"resources\":{}}}", changed.empty() ? "" : ",", name, c.resources);
+  }
+  if (!changed.empty() && pod.ever_started) {
+    const std::string about = fmt::format("{{\"containers\":[{}],\"generation\":{}}}", changed, pod.generation);
+    tell(pod, false, "ResizeStarted", "Pod resize started: " + about);
+    Extras& more = pod.more();
+    more.resize_generation = pod.generation;
+    more.resize_since = host_.wall_now().seconds();
+    more.resize_from = old;
+  }
+  compute_status(pod, host_.wall_now());
+  request_sync(pod, host_.now() + std::chrono::milliseconds(100));
+}
+
+void Manager::finish_resize(Pod& pod) {
+  Extras* more = pod.extras.get();
+  if (more == nullptr || more->resize_generation == 0) return;
+  std::string changed;
+  for (size_t i = 0; i < pod.runs.size() && more->resize_from != nullptr; ++i) {
+    const ContainerSpec& c = pod.spec->containers[i];
+    if (c.resources == more->resize_from->containers[i].resources) continue;
+    std::string name;
+    kube::append_json_string(c.name, &name);
+    changed += fmt::format("{}{{\"name\":{},\"resources\":{}}}", changed.empty() ? "" : ",", name, c.resources);
+  }
+  tell(
+      pod, false, "ResizeCompleted",
+      fmt::format("Pod resize completed: {{\"containers\":[{}],\"generation\":{}}}", changed, more->resize_generation));
+  more->resize_generation = 0;
+  more->resize_from.reset();
+}
+
+}  // namespace ghostfleet::agent

@@ -1,0 +1,46 @@
+// The images of one node: which are there, how long a pull takes, and which cannot be pulled, by the rules of
+// PodOptions.
+//
+// Pulls of one node come one after the other, as a kubelet's do by default.
+// Thread rule: the node's thread. Memory: 8 bytes for each image pulled by a rule with a time.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "agent/pod/pod_manager.h"
+
+namespace ghostfleet::agent {
+
+// `*` any text, `?` one character.
+bool glob_match(std::string_view pattern, std::string_view text);
+
+// As containerd names it: "nginx" is "docker.io/library/nginx:latest".
+std::string normal_image_name(std::string_view image);
+// The reference by digest; the digest is made up from the name.
+std::string image_id(std::string_view image);
+// 64 hexadecimal digits made up from a number.
+std::string made_up_digest(uint64_t seed);
+
+class NodeImages {
+ public:
+  explicit NodeImages(const PodOptions& options) : options_(&options) {}
+
+  const ImageRule* rule_of(std::string_view image) const;
+  bool present(std::string_view image) const;
+  // Begins a pull: when it will be over. The time in the queue is in it.
+  TimePoint begin_pull(std::string_view image, TimePoint now, Duration* pull_time);
+  void pulled(std::string_view image);
+
+  // The runtime's words for a pull that fails by this rule.
+  static std::string pull_error(std::string_view image, const ImageRule& rule);
+  static int64_t size_of(std::string_view image);
+
+ private:
+  const PodOptions* options_;
+  TimePoint free_at_;
+  std::vector<uint64_t> pulled_;
+};
+
+}  // namespace ghostfleet::agent

@@ -1,0 +1,371 @@
+#include "agent/pod/manager.h"
+
+#include <algorithm>
+
+#include "agent/pod/admission.h"
+#include "agent/pod/hash.h"
+
+namespace ghostfleet::agent {
+
+using kube::get_int;
+using kube::get_string;
+using kube::Json;
+
+namespace {
+
+constexpr size_t kMaxName = 253;
+constexpr int kMaxSteps = 2000;  // of one pod in one call; the rest a moment later
+
+// Names become parts of paths.
+bool plain_name(std::string_view text) {
+  return !text.empty() && text.size() <= kMaxName && std::all_of(text.begin(), text.end(), [](unsigned char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || c == '-' || c == '.' ||
+           c == '_' || c == ':';
+  });
+}
+
+uint64_t read_version(const Json& json) {
+  uint64_t v = 0;
+  for (const char c : get_string(json, "metadata.resourceVersion")) {
+    if (c < '0' || c > '9') return 0;
+    v = v * 10 + static_cast<uint64_t>(c - '0');
+  }
+  return v;
+}
+
+}  // namespace
+
+std::unique_ptr<PodManager> PodManager::create(const NodeFacts& node, std::shared_ptr<const PodOptions> options,
+                                               Host& host) {
+  return std::make_unique<Manager>(node, std::move(options), host);
+}
+
+Manager::Manager(const NodeFacts& node, std::shared_ptr<const PodOptions> options, Host& host)
+    : node_(node), options_(std::move(options)), host_(host), images_(*options_) {
+  phase_ns_ = static_cast<int64_t>(hash_text(node.name) % 1000) * 1000000;
+}
+
+// ---- the table
+
+Pod* Manager::find(std::string_view uid) {
+  const uint64_t hash = hash_text(uid);
+  for (Slot& slot : slots_) {
+    if (slot.uid_hash == hash && slot.pod != nullptr && slot.pod->uid() == uid) return slot.pod.get();
+  }
+  return nullptr;
+}
+
+// Bits: 63 pods, 56..59 call, 48..55 index, 32..47 serial, 0..31 slot. Indexes beyond 255 share the last.
+Tag Manager::tag_of(const Pod& pod, Call call, size_t index) {
+  return kPodTagBit | static_cast<Tag>(call) << 56 | static_cast<Tag>(std::min<size_t>(index, 255)) << 48 |
+         static_cast<Tag>(pod.serial) << 32 | pod.slot;
+}
+
+Pod* Manager::by_tag(Tag tag, Call call) {
+  const size_t slot = tag & UINT32_MAX;
+  if (slot >= slots_.size() || static_cast<Call>(tag >> 56 & 15) != call) return nullptr;
+  Pod* pod = slots_[slot].pod.get();
+  return pod != nullptr && pod->serial == (tag >> 32 & UINT16_MAX) ? pod : nullptr;
+}
+
+Pod& Manager::add_slot() {
+  size_t at = 0;
+  while (at < slots_.size() && slots_[at].pod != nullptr) ++at;
+  if (at == slots_.size()) slots_.emplace_back();
+  slots_[at].pod = std::make_unique<Pod>();
+  slots_[at].due = kNever;
+  Pod& pod = *slots_[at].pod;
+  pod.slot = static_cast<uint32_t>(at);
+  pod.serial = next_serial_++;
+  ++count_;
+  return pod;
+}
+
+void Manager::remove(Pod& pod) {
+  if (pod.acked == Phase::kRunning) --running_;
+  free_ip(pod);
+  --count_;
+  const size_t at = pod.slot;
+  slots_[at].uid_hash = 0;
+  slots_[at].due = kNever;
+  slots_[at].pod.reset();
+  while (!slots_.empty() && slots_.back().pod == nullptr) slots_.pop_back();
+  arm();
+}
+
+void Manager::allocate_ip(Pod& pod) {
+  if (pod.ip_index != UINT32_MAX || pod.spec->host_network || (pod.extras != nullptr && !pod.extras->ip.empty()))
+    return;
+  uint32_t at = next_ip_;
+  // As a CNI's allocator does, go on behind the last one given out, and begin again when twice as many are unused.
+  if (at >= 2 * count_ + 8) at = 0;
+  while (at < ips_.size() && ips_[at]) ++at;
+  if (at >= ips_.size()) ips_.resize(at + 1);
+  ips_[at] = true;
+  pod.ip_index = at;
+  next_ip_ = at + 1;
+}
+
+void Manager::free_ip(Pod& pod) {
+  if (pod.ip_index < ips_.size()) ips_[pod.ip_index] = false;
+  pod.ip_index = UINT32_MAX;
+}
+
+// ---- doors
+
+void Manager::on_pod(const Json& json) {
+  const std::string_view uid = get_string(json, "metadata.uid");
+  if (Pod* known = find(uid)) {
+    update_pod(*known, json);
+    return;
+  }
+  std::string_view ns = get_string(json, "metadata.namespace");
+  if (ns.empty()) ns = "default";
+  const std::string_view name = get_string(json, "metadata.name");
+  if (plain_name(uid) && plain_name(name) && plain_name(ns)) add_pod(json, ns, name, uid);
+}
+
+void Manager::read_meta(Pod& pod, const Json& json) {
+  pod.resource_version = read_version(json);
+  pod.generation = std::max<int64_t>(get_int(json, "metadata.generation", 1), 1);
+}
+
+void Manager::add_pod(const Json& json, std::string_view ns, std::string_view name, std::string_view uid) {
+  Pod& pod = add_slot();
+  slots_[pod.slot].uid_hash = hash_text(uid);
+  pod.key.reserve(ns.size() + name.size() + uid.size());
+  pod.key.append(ns).append(name).append(uid);
+  pod.ns_size = static_cast<uint16_t>(ns.size());
+  pod.name_size = static_cast<uint16_t>(name.size());
+  read_meta(pod, json);
+  const std::string_view suffix = token_suffix(json);
+  std::copy(suffix.begin(), suffix.end(), pod.suffix.begin());
+  pod.spec = intern_template(json);
+  pod.runs = std::vector<ContainerRun>(pod.spec->containers.size());
+  read_conditions(pod, json);
+  const std::string_view phase = get_string(json, "status.phase");
+  if (phase == "Succeeded" || phase == "Failed") {
+    adopt_finished(pod, phase == "Failed" ? Phase::kFailed : Phase::kSucceeded);
+  } else if (!get_string(json, "status.startTime").empty()) {
+    adopt(pod, json);
+  } else {
+    accept(pod, json);
+  }
+  take_deletion(pod, json);
+  settle(pod);
+}
+
+void Manager::accept(Pod& pod, const Json& json) {
+  // A pod that is being deleted before it ran is only brought to its end.
+  if (kube::find_path(json, "metadata.deletionTimestamp") == nullptr) {
+    std::vector<const PodTemplate*> running;
+    for (const Slot& slot : slots_) {
+      if (slot.pod != nullptr && slot.pod.get() != &pod && slot.pod->holds_resources()) {
+        running.push_back(slot.pod->spec.get());
+      }
+    }
+    const std::shared_ptr<const Json> node = node_.object;
+    if (auto bad = admit(json, *pod.spec, node.get(), node_.name, running)) {
+      reject(pod, std::move(bad->reason), bad->message);
+      return;
+    }
+  }
+  for (const auto& [annotation, problem] : pod.spec->problems) {
+    tell(pod, true, "InvalidBehavior", "annotation " + annotation + ": " + problem + "; the default is used");
+  }
+  sync(pod);
+}
+
+void Manager::reject(Pod& pod, std::string reason, const std::string& message) {
+  tell(pod, true, reason, message);
+  pod.more().reason = std::move(reason);
+  pod.more().message = "Pod was rejected: " + message;
+  pod.rejected = true;
+  pod.stage = Stage::kFinished;
+  pod.start_time = host_.wall_now().seconds();
+  pod.shown = Phase::kFailed;
+  pod.dirty = true;
+}
+
+void Manager::update_pod(Pod& pod, const Json& json) {
+  const int64_t before = pod.generation;
+  read_meta(pod, json);
+  const uint32_t gates = pod.gates_true;
+  read_conditions(pod, json);
+  take_deletion(pod, json);
+  if (pod.stage == Stage::kActive && !pod.deleting && pod.generation != before) take_new_spec(pod, json);
+  if (pod.stage == Stage::kActive && pod.gates_true != gates) request_sync(pod, host_.now());
+  // What we are about to write ourselves is no drift.
+  pod.drift = pod.dirty || pod.sending || pod.rejected ? 0 : find_drift(pod, json);
+  if (pod.drift == 0) {
+    pod.drift_due = kNever;
+  } else if (pod.drift_due == kNever) {
+    pod.drift_due = host_.now() + host_.rng().between(std::chrono::seconds(1), std::chrono::seconds(9));
+  }
+  settle(pod);
+}
+
+void Manager::take_deletion(Pod& pod, const Json& json) {
+  const Json* stamp = kube::find_path(json, "metadata.deletionTimestamp");
+  if (stamp == nullptr || stamp->is_null() || pod.deleting) return;
+  pod.deleting = true;
+  pod.deletion_grace =
+      std::clamp<int64_t>(get_int(json, "metadata.deletionGracePeriodSeconds", pod.spec->grace_seconds), 0, 1000000000);
+  if (pod.stage == Stage::kFinished) {
+    consider_delete(pod);
+  } else if (pod.stage == Stage::kActive) {
+    // A pull goes on, and so does what it leads to.
+    if (pod.work == Work::kPulling || pod.work == Work::kStarting || pod.work == Work::kKilling) {
+      pod.stop_pending = true;
+    } else {
+      terminate(pod, Cause::kDeleted);
+    }
+  }
+}
+
+void Manager::on_pod_deleted(std::string_view, std::string_view, std::string_view uid) {
+  Pod* pod = find(uid);
+  if (pod == nullptr) return;
+  pod->gone = true;
+  const bool runs = std::any_of(pod->runs.begin(), pod->runs.end(),
+                                [](const ContainerRun& r) { return r.now.state == RunState::kRunning; });
+  if (pod->stage == Stage::kFinished || (!runs && pod->work != Work::kPulling)) {
+    remove(*pod);
+    return;
+  }
+  // Deleted by force: its containers are still stopped as the pod wished, then it is forgotten.
+  pod->deletion_grace = pod->spec->grace_seconds;
+  if (pod->stage == Stage::kActive) {
+    if (pod->work == Work::kPulling || pod->work == Work::kStarting || pod->work == Work::kKilling) {
+      pod->stop_pending = true;
+    } else {
+      terminate(*pod, Cause::kDeleted);
+    }
+  }
+  settle(*pod);
+}
+
+void Manager::on_response(Tag tag, const ApiResponse& response) {
+  const Call call = static_cast<Call>(tag >> 56 & 15);
+  Pod* pod = by_tag(tag, call);
+  if (pod == nullptr) return;
+  const size_t index = tag >> 48 & 255;
+  switch (call) {
+    case Call::kStatusGet: on_status_get(*pod, response); break;
+    case Call::kStatusPatch: on_status_patch(*pod, response); break;
+    case Call::kEvent: on_event_answer(*pod, response); break;
+    case Call::kDelete: on_delete(*pod, response); break;
+    case Call::kToken: on_volume_answer(*pod, index, response); break;
+    case Call::kVolumeObject: on_volume_answer(*pod, pod->spec->tokens.size() + index, response); break;
+    case Call::kVariable: on_variable_answer(*pod, index, response); break;
+    default: return;
+  }
+  settle(*pod);
+}
+
+void Manager::on_timer(Tag) {
+  armed_ = kNever;
+  const TimePoint now = host_.now();
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    // settle() may remove the pod, and with it slots at the end.
+    if (slots_[i].pod != nullptr && slots_[i].due <= now) settle(*slots_[i].pod);
+  }
+  arm();
+}
+
+// ---- time
+
+TimePoint Manager::tick_after(TimePoint t) const {
+  constexpr int64_t kSecond = 1000000000;
+  const int64_t past = t.ns - phase_ns_;
+  const int64_t ticks = past / kSecond + (past % kSecond != 0 ? 1 : 0);
+  return {ticks * kSecond + phase_ns_};
+}
+
+TimePoint Manager::due_of(const Pod& pod) const {
+  TimePoint due = std::min({pod.work_due, pod.sync_due, pod.send_due, pod.drift_due, pod.delete_due, pod.deadline_due,
+                            pod.token_due, pod.events.due});
+  for (const ContainerRun& run : pod.runs) {
+    due = std::min(due, run.exit_due);
+    if (run.probing == nullptr) continue;
+    for (const TimePoint t : run.probing->due) due = std::min(due, t);
+  }
+  return due;
+}
+
+void Manager::settle(Pod& pod) {
+  advance(pod);
+  const size_t slot = pod.slot;
+  if (slots_.size() <= slot || slots_[slot].pod.get() != &pod) return;
+  if (pod.gone && pod.stage == Stage::kFinished) {
+    remove(pod);
+    return;
+  }
+  flush(pod);
+  flush_events(pod);
+  slots_[slot].due = due_of(pod);
+  if (slots_[slot].due < armed_) {
+    armed_ = slots_[slot].due;
+    host_.arm(kPodTimerTag, armed_);
+  }
+}
+
+void Manager::arm() {
+  TimePoint due = kNever;
+  for (const Slot& slot : slots_) due = std::min(due, slot.due);
+  if (due == armed_) return;
+  armed_ = due;
+  if (due == kNever) {
+    host_.disarm(kPodTimerTag);
+  } else {
+    host_.arm(kPodTimerTag, due);
+  }
+}
+
+void Manager::advance(Pod& pod) {
+  const TimePoint now = host_.now();
+  for (int i = 0; i < kMaxSteps; ++i) {
+    if (!play_next(pod, now)) return;
+  }
+  // Too much at once (a container that ends at once, again and again): go on a little later.
+  request_sync(pod, now + std::chrono::milliseconds(100));
+}
+
+bool Manager::play_next(Pod& pod, TimePoint now) {
+  const TimePoint due = due_of(pod);
+  if (due > now) return false;
+  for (size_t i = 0; i < pod.runs.size(); ++i) {
+    if (pod.runs[i].exit_due <= due) {
+      container_exits(pod, i);
+      return true;
+    }
+  }
+  for (size_t i = 0; i < pod.runs.size(); ++i) {
+    for (int kind = 0; kind < kProbeKinds && pod.runs[i].probing != nullptr; ++kind) {
+      if (pod.runs[i].probing->due[kind] > due) continue;
+      probe(pod, i, static_cast<ProbeKind>(kind));
+      return true;
+    }
+  }
+  const auto take = [&](TimePoint& at) { return at <= due ? (at = kNever, true) : false; };
+  if (take(pod.work_due)) {
+    work_done(pod);
+  } else if (take(pod.deadline_due)) {
+    check_deadline(pod);
+  } else if (take(pod.sync_due)) {
+    sync(pod);
+  } else if (take(pod.drift_due)) {
+    apply_drift(pod);
+  } else if (take(pod.delete_due)) {
+    send_delete(pod);
+  } else if (take(pod.token_due)) {
+    renew_tokens(pod);
+  } else if (take(pod.events.due)) {
+    flush_events(pod);
+  } else if (take(pod.send_due)) {
+    flush(pod);
+  }
+  return true;
+}
+
+}  // namespace ghostfleet::agent

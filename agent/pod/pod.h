@@ -1,0 +1,225 @@
+// Pod: the state of one pod on its node, as small as it can be: the spec is in a shared template, texts are made when
+// they are sent, and what was sent is remembered as hashes.
+//
+// Thread rule: the node's thread. Units: TimePoint for what will happen, WallTime for what the status says.
+#pragma once
+
+#include <array>
+#include <deque>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "agent/pod/backoff.h"
+#include "agent/pod/pod_template.h"
+#include "base/clock.h"
+
+namespace ghostfleet::agent {
+
+inline constexpr TimePoint kNever{INT64_MAX};
+
+enum class Phase : unsigned char { kPending, kRunning, kSucceeded, kFailed };
+inline bool is_terminal(Phase p) { return p == Phase::kSucceeded || p == Phase::kFailed; }
+std::string_view phase_name(Phase phase);
+
+// Active: started and kept running. Terminating: its containers stop. Finished: nothing runs, the last status is known.
+enum class Stage : unsigned char { kActive, kTerminating, kFinished };
+// What the pod's worker is busy with; until it is done nothing else happens to the pod.
+enum class Work : unsigned char { kNone, kMounting, kStarting, kPulling, kFetching, kKilling };
+enum class Cause : unsigned char { kDeleted, kDeadline, kCompleted };
+
+enum class RunState : unsigned char { kAbsent, kRunning, kExited };
+// Why a container waits.
+enum class Why : unsigned char {
+  kNone,
+  kErrImagePull,
+  kImagePullBackOff,
+  kErrImageNeverPull,
+  kConfigError,
+  kCrashLoop
+};
+
+// One attempt that ended.
+struct Ended {
+  WallTime started, finished;
+  int32_t code = 0;
+  bool known = false;   // there was such an attempt
+  bool located = true;  // false: a container that never ran when its pod was stopped
+  uint32_t attempt = 0;
+};
+
+// A container as seen at some moment.
+struct Look {
+  RunState state = RunState::kAbsent;
+  Why why = Why::kNone;  // with it the state is "waiting"
+  uint8_t detail = 0;    // which variable's object is missing
+  bool ready = false;
+  bool started = false;
+  uint32_t attempt = 0;
+  uint32_t backoff_seconds = 0;
+  WallTime started_at;
+  Ended end;   // of this attempt, when it exited
+  Ended last;  // of the one before
+};
+
+struct Probing {
+  std::array<TimePoint, kProbeKinds> due{kNever, kNever, kNever};
+  std::array<uint16_t, kProbeKinds> good{}, bad{};
+};
+
+struct ContainerRun {
+  Look now;    // the truth
+  Look shown;  // as the last status says it
+  TimePoint exit_due = kNever;
+  TimePoint ended_at;  // when `now.end` happened
+  int32_t exit_code = 0;
+  Why reason = Why::kNone;  // of the last try to start it, until one succeeds
+  uint8_t reason_detail = 0;
+  bool unhealthy = false;  // a probe failed too often: to be killed and started again
+  ProbeKind failed_probe = ProbeKind::kLiveness;
+  bool tried = false;  // in this pass of the worker
+  bool killed_in_pass = false;
+  bool image_ready = false;    // pulled in this pass
+  bool objects_ready = false;  // fetched in this pass
+  Backoff backoff, image_backoff;
+  TimePoint pull_failed_at;
+  std::unique_ptr<Probing> probing;  // only while a probe has still something to find out
+};
+
+enum ConditionType : unsigned char { kReadyToStart, kInitialized, kReady, kContainersReady, kScheduled, kConditions };
+enum class ConditionReason : unsigned char {
+  kNone,
+  kContainersNotReady,
+  kContainersNotInitialized,
+  kReadinessGatesNotReady,
+  kPodCompleted,
+  kPodFailed
+};
+std::string_view condition_name(int type);
+std::string_view condition_reason(ConditionReason reason);
+
+struct Condition {
+  bool status = false;
+  bool set = false;  // has been computed before
+  ConditionReason reason = ConditionReason::kNone;
+  int64_t since = 0;  // wall seconds
+};
+
+struct EventRecord {
+  uint64_t key = 0;
+  int64_t nanos = 0;  // makes the event's name
+  int64_t first = 0;  // wall seconds
+  uint32_t count = 0;
+};
+
+struct QueuedEvent {
+  uint32_t record = 0;
+  uint32_t count = 1;
+  bool patch = false;
+  bool warning = false;
+  uint8_t tries = 0;
+  int64_t last = 0;  // wall seconds
+  std::string reason, message, field;
+};
+
+// client-go's filter: 25 events of one type about one object at once, then one each 5 minutes.
+struct TokenBucket {
+  static constexpr double kBurst = 25;
+  static constexpr double kPerSecond = 1.0 / 300;
+  float tokens = kBurst;
+  TimePoint at;
+  bool take(TimePoint now);
+};
+
+struct EventLog {
+  std::vector<EventRecord> records;
+  TokenBucket buckets[2];  // Normal, Warning
+  std::unique_ptr<std::deque<QueuedEvent>> queue;
+  TimePoint due = kNever;  // of a retry
+  bool in_flight = false;
+};
+
+// Where each volume of a pod stands; only while it is being mounted.
+struct Mounting {
+  TimePoint begun;
+  TimePoint retry = kNever;
+  int tries = 0;
+  int waiting = 0;  // answers not there yet
+  bool asked = false;
+  bool complained = false;  // the time-out was reported
+  std::vector<char> done;   // tokens first, then objects
+};
+
+// What few pods need.
+struct Extras {
+  // Attempts taken over from an earlier agent, and their ids, by container; an empty id is one we would make up too.
+  std::vector<std::pair<uint32_t, std::string>> container_ids;
+  std::string ip;               // taken over
+  std::string reason, message;  // of a rejected or killed pod
+  std::unique_ptr<Mounting> mounting;
+  std::vector<char> object_state;  // of the container being created: 0 unknown, 1 there, 2 missing
+  int fetching = 0;
+  int fetch_index = -1;  // the container they are for
+  // In-place resize: its generation, 0 when none is going on
+  int64_t resize_generation = 0;
+  int64_t resize_since = 0;
+  std::shared_ptr<const PodTemplate> resize_from;  // resources still in force
+};
+
+inline constexpr int kPieces = 14;
+
+struct Pod {
+  std::shared_ptr<const PodTemplate> spec;
+  std::string key;  // namespace, name and uid, one after the other
+  uint16_t ns_size = 0, name_size = 0;
+  uint16_t serial = 0;
+  std::array<char, 6> suffix{};  // of the token volume
+  uint32_t slot = 0;
+  uint32_t ip_index = UINT32_MAX;
+  uint64_t resource_version = 0;
+  int64_t generation = 0;  // of the spec acted on
+  int64_t start_time = 0;  // wall seconds, 0: no status yet
+  int64_t deletion_grace = -1;
+
+  Stage stage = Stage::kActive;
+  Work work = Work::kNone;
+  Cause cause = Cause::kCompleted;
+  Phase shown = Phase::kPending;      // as the status says it
+  Phase acked = Phase::kPending;      // as the API server has it
+  Phase in_flight = Phase::kPending;  // of the PATCH on its way
+
+  bool mounted : 1 = false, sandbox : 1 = false, ip_shown : 1 = false, scheduled_by_other : 1 = false;
+  bool rejected : 1 = false, deleting : 1 = false, gone : 1 = false, ever_started : 1 = false;
+  bool deadline_hit : 1 = false, complained : 1 = false;
+  bool pass_changed : 1 = false, pass_failed : 1 = false, sync_pending : 1 = false, stop_pending : 1 = false;
+  bool dirty : 1 = false, sending : 1 = false, terminal_acked : 1 = false;
+  bool deleted_sent : 1 = false, api_conditions : 1 = false;
+  bool kill_all : 1 = false, delete_next : 1 = false;
+  uint8_t drift = 0;                         // bits of conditions that others overwrote
+  uint32_t gates_true = 0, gates_known = 0;  // bits of readiness gates: True, and there at all
+  uint32_t busy_with = 0;                    // container being pulled or fetched
+  Duration pass_delay{0};                    // wait before the next try
+
+  std::array<Condition, kConditions> conditions;
+  std::vector<ContainerRun> runs;  // as spec->containers
+  EventLog events;
+  std::unique_ptr<Extras> extras;
+  std::array<uint32_t, kPieces> sent{};  // hashes of the pieces of the status that the API server has (light)
+
+  TimePoint probe_base;
+  TimePoint work_due = kNever, sync_due = kNever, send_due = kNever, drift_due = kNever, delete_due = kNever,
+            deadline_due = kNever, token_due = kNever;
+
+  std::string_view ns() const { return std::string_view(key).substr(0, ns_size); }
+  std::string_view name() const { return std::string_view(key).substr(ns_size, name_size); }
+  std::string_view uid() const { return std::string_view(key).substr(ns_size + name_size); }
+  std::string_view token_suffix() const { return suffix.data(); }
+  Extras& more() {
+    if (extras == nullptr) extras = std::make_unique<Extras>();
+    return *extras;
+  }
+  bool holds_resources() const { return stage != Stage::kFinished; }
+};
+
+}  // namespace ghostfleet::agent

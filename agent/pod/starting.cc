@@ -1,0 +1,177 @@
+// Starting one container: back-off, image, the objects its variables need, creation.
+#include <fmt/format.h>
+
+#include "agent/pod/manager.h"
+
+namespace ghostfleet::agent {
+
+Duration Manager::error_delay() { return host_.rng().between(std::chrono::seconds(10), std::chrono::seconds(15)); }
+
+Manager::Start Manager::fail(Pod& pod, size_t index, Why why, Duration delay, uint8_t detail) {
+  pod.runs[index].reason = why;
+  pod.runs[index].reason_detail = detail;
+  pod.pass_delay = pod.pass_failed ? std::min(pod.pass_delay, delay) : delay;
+  pod.pass_failed = true;
+  return Start::kFailed;
+}
+
+Manager::Start Manager::start(Pod& pod, size_t index) {
+  ContainerRun& run = pod.runs[index];
+  if (run.tried && !run.image_ready && !run.objects_ready) return Start::kFailed;
+  if (!run.tried && back_off(pod, index)) return Start::kFailed;
+  run.tried = true;
+  if (const Start image = ensure_image(pod, index); image != Start::kStarted) return image;
+  if (const Start objects = ensure_objects(pod, index); objects != Start::kStarted) return objects;
+  create_container(pod, index);
+  return Start::kStarted;
+}
+
+// A container that ended is started again at once the first time, then later and later.
+bool Manager::back_off(Pod& pod, size_t index) {
+  ContainerRun& run = pod.runs[index];
+  if (run.now.state != RunState::kExited) return false;
+  const TimePoint now = host_.now();
+  TimePoint since = run.ended_at;
+  if (run.killed_in_pass) {
+    // The end that this very pass made is not seen yet: the one before counts.
+    if (!run.now.last.known) return false;
+    since = now - (host_.wall_now() - run.now.last.finished);
+  }
+  if (!run.backoff.waiting(since, now)) {
+    run.backoff.next(since, now);
+    return false;
+  }
+  run.tried = true;
+  const std::string& name = pod.spec->containers[index].name;
+  tell(pod, true, "BackOff",
+       fmt::format("Back-off restarting failed container {} in pod {}_{}({})", name, pod.name(), pod.ns(), pod.uid()),
+       static_cast<int>(index));
+  Duration left = since + run.backoff.current() - now;
+  left = std::min(left, Duration(std::chrono::seconds(60)));
+  fail(pod, index, Why::kCrashLoop, left + host_.rng().between(Duration(1), left / 2 + Duration(2)));
+  return true;
+}
+
+Manager::Start Manager::ensure_image(Pod& pod, size_t index) {
+  const ContainerSpec& spec = pod.spec->containers[index];
+  if (pod.runs[index].image_ready) return Start::kStarted;
+  const ImageRule* rule = images_.rule_of(spec.image);
+  const bool broken = rule != nullptr && !rule->error.empty();
+  const bool present = !broken && images_.present(spec.image);
+  if (spec.pull_policy == PullPolicy::kNever && !present) {
+    tell(pod, true, "ErrImageNeverPull",
+         fmt::format("Container image \"{}\" is not present with pull policy of Never", spec.image),
+         static_cast<int>(index));
+    tell(pod, true, "Failed", "Error: ErrImageNeverPull", static_cast<int>(index));
+    return fail(pod, index, Why::kErrImageNeverPull, error_delay());
+  }
+  if (present && spec.pull_policy != PullPolicy::kAlways) {
+    tell(pod, false, "Pulled",
+         fmt::format("Container image \"{}\" already present on machine and can be accessed by the pod", spec.image),
+         static_cast<int>(index));
+    return Start::kStarted;
+  }
+  return pull(pod, index);
+}
+
+Manager::Start Manager::pull(Pod& pod, size_t index) {
+  const ContainerSpec& spec = pod.spec->containers[index];
+  ContainerRun& run = pod.runs[index];
+  const TimePoint now = host_.now();
+  const int container = static_cast<int>(index);
+  if (run.image_backoff.waiting(run.pull_failed_at, now)) {
+    tell(pod, false, "BackOff", fmt::format("Back-off pulling image \"{}\"", spec.image), container);
+    tell(pod, true, "Failed", "Error: ImagePullBackOff", container);
+    return fail(pod, index, Why::kImagePullBackOff, error_delay());
+  }
+  tell(pod, false, "Pulling", fmt::format("Pulling image \"{}\"", spec.image), container);
+  Duration takes{0};
+  const TimePoint until = images_.begin_pull(spec.image, now, &takes);
+  pod.work = Work::kPulling;
+  pod.work_due = until;
+  pod.busy_with = static_cast<uint32_t>(index);
+  run.pull_failed_at = now;  // when it began, until it is over
+  return Start::kBusy;
+}
+
+void Manager::pull_ends(Pod& pod) {
+  const size_t index = pod.busy_with;
+  const ContainerSpec& spec = pod.spec->containers[index];
+  ContainerRun& run = pod.runs[index];
+  const TimePoint now = host_.now();
+  const int container = static_cast<int>(index);
+  const ImageRule* rule = images_.rule_of(spec.image);
+  if (rule != nullptr && !rule->error.empty()) {
+    tell(pod, true, "Failed",
+         fmt::format("Failed to pull image \"{}\": {}", spec.image, NodeImages::pull_error(spec.image, *rule)),
+         container);
+    tell(pod, true, "Failed", "Error: ErrImagePull", container);
+    run.image_backoff.next(now, now);
+    run.pull_failed_at = now;
+    fail(pod, index, Why::kErrImagePull, error_delay());
+  } else {
+    const Duration whole = now - run.pull_failed_at;
+    const Duration own = rule != nullptr ? std::min(whole, rule->pull) : Duration(0);
+    const auto text = [](Duration d) {
+      return format_duration(std::chrono::duration_cast<std::chrono::milliseconds>(d));
+    };
+    images_.pulled(spec.image);
+    tell(pod, false, "Pulled",
+         fmt::format("Successfully pulled image \"{}\" in {} ({} including waiting). Image size: {} bytes.", spec.image,
+                     text(own), text(whole), NodeImages::size_of(spec.image)),
+         container);
+    run.image_ready = true;
+  }
+  run_pass(pod);
+}
+
+Manager::Start Manager::ensure_objects(Pod& pod, size_t index) {
+  const ContainerSpec& spec = pod.spec->containers[index];
+  ContainerRun& run = pod.runs[index];
+  if (spec.variables.empty() || !full()) return Start::kStarted;
+  Extras& more = pod.more();
+  if (run.objects_ready) {
+    for (size_t i = 0; i < spec.variables.size() && i < more.object_state.size(); ++i) {
+      if (more.object_state[i] != 2 || spec.variables[i].optional) continue;
+      run.image_ready = run.objects_ready = false;
+      tell(pod, true, "Failed", "Error: " + missing_object(spec.variables[i]), static_cast<int>(index));
+      return fail(pod, index, Why::kConfigError, error_delay(), static_cast<uint8_t>(std::min<size_t>(i, 255)));
+    }
+    return Start::kStarted;
+  }
+  const size_t asked = std::min<size_t>(spec.variables.size(), 255);
+  more.object_state.assign(asked, 0);
+  more.fetching = static_cast<int>(asked);
+  more.fetch_index = static_cast<int>(index);
+  run.image_ready = true;  // told already
+  pod.work = Work::kFetching;
+  for (size_t i = 0; i < asked; ++i) send_object_request(pod, Call::kVariable, i, spec.variables[i]);
+  return Start::kBusy;
+}
+
+void Manager::create_container(Pod& pod, size_t index) {
+  const ContainerSpec& spec = pod.spec->containers[index];
+  ContainerRun& run = pod.runs[index];
+  const bool again = run.now.state == RunState::kExited;
+  const uint32_t attempt = again ? run.now.attempt + 1 : run.now.attempt;
+  const Ended last = again ? run.now.end : run.now.last;
+  run.now = Look{};
+  run.now.state = RunState::kRunning;
+  run.now.attempt = attempt;
+  run.now.started_at = host_.wall_now();
+  run.now.last = last;
+  run.reason = Why::kNone;
+  run.unhealthy = run.image_ready = run.objects_ready = false;
+  run.exit_due = kNever;
+  if (!spec.script.exits.empty()) {
+    run.exit_due = host_.now() + spec.script.after;
+    run.exit_code = spec.script.exit_of(attempt);
+  }
+  pod.ever_started |= !spec.init;
+  pod.pass_changed = true;
+  tell(pod, false, "Created", "Container created", static_cast<int>(index));
+  tell(pod, false, "Started", "Container started", static_cast<int>(index));
+  begin_probing(pod, index);
+}
+
+}  // namespace ghostfleet::agent

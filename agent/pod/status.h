@@ -1,0 +1,48 @@
+// A pod's status: computed from what its containers do (compute_status), and written as JSON: whole, or as the patch of
+// the pieces that changed since the last one.
+//
+// Source of every rule: kubelet.md 4.2 and recordings of a kubelet 1.36.
+// Thread rule: pure functions of the pod and its node.
+#pragma once
+
+#include <string>
+
+#include "agent/pod/pod.h"
+#include "agent/pod/pod_manager.h"
+
+namespace ghostfleet::agent {
+
+inline constexpr std::string_view kDeadlineMessage = "Pod was active on the node longer than the specified deadline";
+inline constexpr std::string_view kLostMessage = "The container could not be located when the pod was terminated";
+
+// Whether a container that ended runs again by its own rules.
+bool will_restart(const ContainerSpec& spec, int32_t exit_code);
+// The phase that the containers' looks add up to.
+Phase compute_phase(const Pod& pod);
+// Takes a new look at every container and brings phase and conditions up to date. A terminal phase shows only once the
+// pod is finished.
+void compute_status(Pod& pod, WallTime now);
+// PodReadyToStartContainers alone, as it is told when the sandbox is there.
+void show_sandbox(Pod& pod, WallTime now);
+
+// Texts.
+std::string waiting_reason(Why why);
+std::string waiting_message(const Pod& pod, size_t index, const PodOptions& options);
+std::string missing_object(const ObjectRef& ref);
+std::string container_id(const Pod& pod, size_t index, uint32_t attempt, std::string_view runtime);
+std::string condition_message(const Pod& pod, int type);
+
+struct StatusContext {
+  const NodeFacts& node;
+  const PodOptions& options;
+};
+
+// The status as one JSON object, without conditions of others.
+std::string render_status(const Pod& pod, const StatusContext& context);
+// A strategic merge patch of the pieces that `pod.sent` does not have; they are in it afterwards. Empty when there is
+// none.
+std::string render_patch(Pod& pod, const StatusContext& context);
+// Takes the pieces as sent without sending them: the API server has them from an earlier agent.
+void assume_sent(Pod& pod, const StatusContext& context);
+
+}  // namespace ghostfleet::agent

@@ -1,0 +1,134 @@
+// Events about a pod, as client-go's recorder makes them: equal ones are counted, floods are cut.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "agent/pod/hash.h"
+#include "agent/pod/manager.h"
+
+namespace ghostfleet::agent {
+
+namespace {
+
+constexpr size_t kMaxQueue = 1000;
+constexpr size_t kMaxRecords = 200;
+constexpr uint8_t kMaxTries = 12;
+constexpr Duration kRetry = std::chrono::seconds(10);
+
+void add(std::string_view key, std::string_view value, std::string* out) {
+  if (out->back() != '{') *out += ',';
+  *out += fmt::format("\"{}\":", key);
+  kube::append_json_string(value, out);
+}
+
+}  // namespace
+
+// `container`: an index of the spec; -1: about the pod itself.
+void Manager::tell(Pod& pod, bool warning, std::string_view reason, std::string message, int container) {
+  if (!options_->events) return;
+  std::string field;
+  if (container >= 0) {
+    const ContainerSpec& spec = pod.spec->containers[static_cast<size_t>(container)];
+    field = fmt::format("spec.{}{{{}}}", spec.init ? "initContainers" : "containers", spec.name);
+  }
+  const uint64_t key = hash_text(message, hash_text(reason, hash_text(field, warning ? 1 : 0)));
+  EventLog& log = pod.events;
+  auto at = std::find_if(log.records.begin(), log.records.end(), [&](const EventRecord& r) { return r.key == key; });
+  const WallTime now = host_.wall_now();
+  const bool known = at != log.records.end();
+  if (!known) {
+    if (log.records.size() >= kMaxRecords) return;
+    int64_t nanos = now.ns;
+    for (const EventRecord& r : log.records) nanos = std::max(nanos, r.nanos + 1);
+    log.records.push_back({key, nanos, now.seconds(), 0});
+    at = log.records.end() - 1;
+  }
+  ++at->count;
+  if (!log.buckets[warning ? 1 : 0].take(host_.now())) return;
+  if (log.queue == nullptr) log.queue = std::make_unique<std::deque<QueuedEvent>>();
+  if (log.queue->size() >= kMaxQueue) return;
+  QueuedEvent event;
+  event.record = static_cast<uint32_t>(at - log.records.begin());
+  event.count = at->count;
+  event.patch = known;
+  event.warning = warning;
+  event.last = now.seconds();
+  event.reason = reason;
+  event.message = std::move(message);
+  event.field = std::move(field);
+  log.queue->push_back(std::move(event));
+}
+
+std::string Manager::event_name(const Pod& pod, const EventRecord& record) const {
+  return fmt::format("{}.{:x}", pod.name(), record.nanos);
+}
+
+std::string Manager::render_event(const Pod& pod, const QueuedEvent& event) const {
+  const EventRecord& record = pod.events.records[event.record];
+  const std::string last = format_time({event.last * 1000000000});
+  if (event.patch) return fmt::format("{{\"count\":{},\"lastTimestamp\":\"{}\"}}", event.count, last);
+  std::string out = "{\"kind\":\"Event\",\"apiVersion\":\"v1\",\"metadata\":{";
+  add("name", event_name(pod, record), &out);
+  add("namespace", pod.ns(), &out);
+  out += "},\"involvedObject\":{\"kind\":\"Pod\"";
+  add("namespace", pod.ns(), &out);
+  add("name", pod.name(), &out);
+  add("uid", pod.uid(), &out);
+  out += ",\"apiVersion\":\"v1\"";
+  if (pod.resource_version != 0) add("resourceVersion", std::to_string(pod.resource_version), &out);
+  if (!event.field.empty()) add("fieldPath", event.field, &out);
+  out += "}";
+  add("reason", event.reason, &out);
+  add("message", event.message, &out);
+  out += ",\"source\":{\"component\":\"kubelet\"";
+  add("host", node_.name, &out);
+  out += "}";
+  add("firstTimestamp", format_time({record.first * 1000000000}), &out);
+  add("lastTimestamp", last, &out);
+  out += fmt::format(",\"count\":{},\"type\":\"{}\",\"eventTime\":null,\"reportingComponent\":\"kubelet\"", event.count,
+                     event.warning ? "Warning" : "Normal");
+  add("reportingInstance", node_.name, &out);
+  return out + "}";
+}
+
+// One after the other: a count must not overtake the event that it counts.
+void Manager::flush_events(Pod& pod) {
+  EventLog& log = pod.events;
+  if (log.in_flight || log.queue == nullptr || log.due != kNever) return;
+  const QueuedEvent& event = log.queue->front();
+  ApiRequest request;
+  request.priority = Priority::kBulk;
+  request.tag = tag_of(pod, Call::kEvent);
+  request.verb = event.patch ? Verb::kPatch : Verb::kPost;
+  request.body_type = event.patch ? BodyType::kStrategicMergePatch : BodyType::kJson;
+  request.target = fmt::format("/api/v1/namespaces/{}/events", pod.ns());
+  if (event.patch) request.target += "/" + event_name(pod, log.records[event.record]);
+  request.body = render_event(pod, event);
+  log.in_flight = true;
+  host_.send(std::move(request));
+}
+
+void Manager::on_event_answer(Pod& pod, const ApiResponse& response) {
+  EventLog& log = pod.events;
+  if (!log.in_flight || log.queue == nullptr) return;
+  log.in_flight = false;
+  QueuedEvent& event = log.queue->front();
+  const bool lost = response.status == 0;
+  const bool later = (response.status == 429 || response.status >= 500) && response.retry_after > Duration(0);
+  if ((lost || later) && event.tries < kMaxTries) {
+    ++event.tries;
+    log.due = host_.now() + (later ? response.retry_after : kRetry);
+    return;
+  }
+  if (event.patch && response.status == 404) {
+    // It is gone: told anew, under a name of its own.
+    EventRecord& record = log.records[event.record];
+    record.nanos = std::max(record.nanos + 1, host_.wall_now().ns);
+    event.patch = false;
+    return;
+  }
+  log.queue->pop_front();
+  if (log.queue->empty()) log.queue.reset();
+}
+
+}  // namespace ghostfleet::agent
