@@ -69,6 +69,17 @@ bool is_ip_address(const std::string& host) {
 
 constexpr size_t kRecordBytes = 16 * 1024;
 
+// Remembers what a refused certificate is for: after the failure OpenSSL no longer has it.
+int remember_names(int ok, X509_STORE_CTX* store) {
+  const int error = X509_STORE_CTX_get_error(store);
+  if (ok || (error != X509_V_ERR_HOSTNAME_MISMATCH && error != X509_V_ERR_IP_ADDRESS_MISMATCH)) return ok;
+  const auto* ssl = static_cast<SSL*>(X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()));
+  auto* names = static_cast<std::string*>(SSL_get_app_data(ssl));
+  X509* certificate = X509_STORE_CTX_get_current_cert(store);
+  if (names && certificate) *names = names_of(certificate);
+  return ok;
+}
+
 }  // namespace
 
 struct TlsEngine::Impl {
@@ -76,6 +87,7 @@ struct TlsEngine::Impl {
   SSL* ssl = nullptr;
   Pipe pipe;
   std::string host;
+  std::string peer_names;  // of a certificate that was refused for its names
   bool is_server = false, done = false, closed_by_peer = false, failed = false;
   std::shared_ptr<const PeerCertificate> peer;
 
@@ -119,6 +131,8 @@ void TlsEngine::Impl::set_host() {
   const bool ip = is_ip_address(host);
   if (!ip) SSL_set_tlsext_host_name(ssl, host.c_str());  // an address is no server name (RFC 6066)
   if (context->impl_->insecure) return;
+  SSL_set_app_data(ssl, &peer_names);
+  SSL_set_verify(ssl, SSL_VERIFY_PEER, remember_names);
   X509_VERIFY_PARAM* parameters = SSL_get0_param(ssl);
   if (ip) {
     X509_VERIFY_PARAM_set1_ip_asc(parameters, host.c_str());
@@ -132,9 +146,7 @@ std::string TlsEngine::Impl::explain() {
   const long verify = SSL_get_verify_result(ssl);
   if (verify == X509_V_ERR_HOSTNAME_MISMATCH || verify == X509_V_ERR_IP_ADDRESS_MISMATCH) {
     ERR_clear_error();
-    X509* certificate = SSL_get0_peer_certificate(ssl);
-    return "host name mismatch: the server's certificate is for " + (certificate ? names_of(certificate) : "nobody") +
-           ", not for " + host;
+    return "host name mismatch: the server's certificate is for " + peer_names + ", not for " + host;
   }
   if (verify != X509_V_OK) {
     ERR_clear_error();
