@@ -218,11 +218,11 @@ func main() {
 
 	config, err := clientcmd.BuildConfigFromFlags("", *kubeconfig)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "oracle:", err)
+		fmt.Fprintln(os.Stderr, "kubelet:", err)
 		os.Exit(1)
 	}
 	config.ContentType = "application/vnd.kubernetes.protobuf"
-	config.UserAgent = "kubelet/v1.36.3 (linux/amd64) kubernetes/oracle"
+	config.UserAgent = "kubelet/v1.36.3 (linux/amd64) kubernetes/0000000"
 	config.QPS, config.Burst = 50, 100
 	client := clientset.NewForConfigOrDie(config)
 	heart := *config

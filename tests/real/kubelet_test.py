@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+"""A ghost against a kubelet: both are nodes of one real control plane, both get the same pods, and their requests are compared.
+
+What is compared: for each pod the recordings of both (record.py, judged by trace_diff.py: states, order, events, transition times), and for the
+start of a node the requests in their order with the fields they set.
+
+usage: kubelet_test.py GHOSTFLEET [POD...]
+"""
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+
+from cluster import Cluster, Process, free_port, program, wait_for
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+DATA = os.path.join(HERE, "..", "data", "traces")
+PODS = ["plain", "gpu", "succeeds", "fails", "crashes", "retries", "too-big", "wrong-node"]
+IMAGE_RULES = '- {match: "*missing*", error: NotFound}\n- {match: "*slow*", pull: 5s}\n'
+
+# What may differ at the start of a node, and why.
+ACCEPTED = {
+    "get nodes": "a kubelet polls for its own Node object from several loops until it exists; how often is chance",
+    "patch events": "how often an event is repeated while the Node is being built depends on the number of registration attempts",
+    "patch nodes/status": "the kubelet may write the status once or twice before it is Ready, as its CSINode comes in between or not",
+}
+
+
+def audit_rows(path, user):
+    with open(path) as log:
+        for line in log:
+            if not line.endswith("\n"):
+                return
+            entry = json.loads(line)
+            if entry["user"]["username"] == user:
+                yield entry
+
+
+def field_set(value, prefix=""):
+    """Paths of all fields; elements of lists count as one, keys of labels, annotations and resources stay."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from field_set(inner, f"{prefix}.{key}")
+    elif isinstance(value, list):
+        for inner in value:
+            yield from field_set(inner, prefix + "[]")
+        if not value:
+            yield prefix + "[]"
+    else:
+        yield prefix
+
+
+class Start:
+    """What a node asked in its first seconds."""
+
+    def __init__(self, path, node):
+        self.writes, self.watches, self.kinds = [], set(), {}
+        for e in audit_rows(path, "system:node:" + node):
+            ref = e.get("objectRef", {})
+            what = ref.get("resource", "") + ("/" + ref["subresource"] if ref.get("subresource") else "")
+            if ref.get("resource") in ("pods", "serviceaccounts", "configmaps", "secrets"):
+                if e["verb"] != "watch":
+                    continue
+            if e["verb"] == "watch":
+                uri = e["requestURI"].replace(node, "NODE")
+                self.watches.add(re.sub(r"(timeout(Seconds)?=)[^&]*", r"\1*", uri))
+                continue
+            if e["stage"] != "ResponseComplete":
+                continue
+            key = f"{e['verb']} {what}"
+            self.kinds.setdefault(key, []).append(e)
+            if e["verb"] in ("create", "patch", "update") and e["responseStatus"]["code"] < 300:
+                body = e.get("requestObject") or {}
+                reason = body.get("reason", "") if what == "events" else ""
+                self.writes.append((key, reason, frozenset(field_set(body))))
+
+    def first_writes(self):
+        """The first successful write of each kind (events by reason), in order."""
+        seen, out = set(), []
+        for key, reason, fields in self.writes:
+            name = key + (" " + reason if reason else "")
+            if name not in seen and not (key == "patch events"):
+                seen.add(name)
+                out.append((name, fields))
+        return out
+
+
+def compare_start(kubelet, ghost):
+    faults = []
+    for path in sorted(kubelet.watches - ghost.watches):
+        faults.append(f"the ghost does not open {path}")
+    for path in sorted(ghost.watches - kubelet.watches):
+        faults.append(f"only the ghost opens {path}")
+    for key in sorted(set(kubelet.kinds) ^ set(ghost.kinds)):
+        if key not in ACCEPTED:
+            faults.append(f"{key}: only {'the kubelet' if key in kubelet.kinds else 'the ghost'} does it")
+    a, b = dict(kubelet.first_writes()), dict(ghost.first_writes())
+    for name in sorted(set(a) ^ set(b)):
+        if name.rsplit(" ", 1)[0] not in ACCEPTED and name not in ACCEPTED:
+            faults.append(f"{name}: only {'the kubelet' if name in a else 'the ghost'} writes it")
+    for name in sorted(set(a) & set(b)):
+        if a[name] != b[name] and name not in ACCEPTED:
+            faults.append(f"{name}: other fields: kubelet only {sorted(a[name] - b[name])}, ghost only {sorted(b[name] - a[name])}")
+    order_a = [n for n, _ in kubelet.first_writes() if n in b and "events" not in n]
+    order_b = [n for n, _ in ghost.first_writes() if n in a and "events" not in n]
+    if order_a != order_b:
+        faults.append(f"other order: kubelet {order_a}, ghost {order_b}")
+    return faults
+
+
+def record(cluster, node, out, pods):
+    """Starts a recorder for one node, in a namespace of its own."""
+    namespace = "pods-of-" + node
+    cluster.post("/api/v1/namespaces", {"metadata": {"name": namespace}})
+    config = json.load(open(cluster.kubeconfig))
+    config["contexts"][0]["context"]["namespace"] = namespace
+    kubeconfig = cluster.write(f"recorder-{node}.kubeconfig", json.dumps(config))
+    wait_for(f"service account in {namespace}", lambda: cluster.get(f"/api/v1/namespaces/{namespace}/serviceaccounts/default"), 30)
+    files = [os.path.join(DATA, "pods", p + ".yaml") for p in pods]
+    return subprocess.Popen([sys.executable, os.path.join(HERE, "record.py"), program("kubectl"), kubeconfig, cluster.audit, out, *files, "--seconds", "100", "--node", node])
+
+
+def main():
+    ghostfleet, pods = sys.argv[1], sys.argv[2:] or PODS
+    with Cluster(nodes=["kubelet-0", "ghost-0"]) as c:
+        for node in ("kubelet-0", "ghost-0"):
+            c.make_kubeconfig(f"{node}.kubeconfig", "token-of-" + node)
+        c.add("kubelet", [program("kubelet"), "--kubeconfig", c.path("kubelet-0.kubeconfig"), "--name", "kubelet-0", "--port", str(free_port()), "--extended", "nvidia.com/gpu=8"])
+        rules = c.write("images.yaml", IMAGE_RULES)
+        c.add("ghost", [ghostfleet, "agent", "--kubeconfig", c.path("ghost-0.kubeconfig"), "--node-name", "ghost-0", "--capacity", "cpu=16,memory=64Gi,pods=110,nvidia.com/gpu=8",
+                        "--image-rules", rules], env={"GHOSTFLEET_HOME": c.path("home")})
+        for node in ("kubelet-0", "ghost-0"):
+            wait_for(f"{node} Ready", lambda: any(x["type"] == "Ready" and x["status"] == "True" for x in (c.get(f"/api/v1/nodes/{node}") or {"status": {}})["status"].get("conditions", [])), 60)
+        wait_for("both leases", lambda: all(c.get(f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{n}") for n in ("kubelet-0", "ghost-0")), 60)
+        time.sleep(2)  # the last events of the start are written within this time
+        faults = compare_start(Start(c.audit, "kubelet-0"), Start(c.audit, "ghost-0"))
+        for f in faults:
+            print("start:", f)
+        out = {node: os.path.join(c.dir, "traces-" + node) for node in ("kubelet-0", "ghost-0")}
+        recorders = [record(c, node, out[node], pods) for node in out]
+        for r in recorders:
+            r.wait()
+        diff = os.path.join(HERE, "trace_diff.py")
+        same = True
+        for name in pods:
+            done = subprocess.run([sys.executable, diff, os.path.join(out["kubelet-0"], name + ".txt"), os.path.join(out["ghost-0"], name + ".txt"), "--node", "kubelet-0=ghost-0"],
+                                  capture_output=True, text=True)
+            print(done.stdout.strip() or done.stderr.strip())
+            same = same and done.returncode == 0
+        assert c.processes["ghost"].running(), "the ghost ended:\n" + c.processes["ghost"].tail()
+        if faults or not same:
+            sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
