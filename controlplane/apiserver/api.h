@@ -15,6 +15,7 @@
 #include "controlplane/store/store.h"
 #include "kube/api/api_error.h"
 #include "kube/api/kinds.h"
+#include "kube/api/table.h"
 
 namespace ghostfleet::controlplane {
 
@@ -24,6 +25,9 @@ struct Resource {
   kube::KindInfo info;
   KindId store_kind = 0;
   std::shared_ptr<const kube::Json> schema;  // custom resources: the version's openAPIV3Schema
+  std::shared_ptr<const kube::Json>
+      scale;  // custom resources: {specReplicasPath, statusReplicasPath, labelSelectorPath}
+  std::shared_ptr<const kube::TablePrinter> printer;  // custom resources: their additionalPrinterColumns
   // The kind whose form the stored bytes have: itself, or the kind it shares its storage with (events.k8s.io/v1 events
   // are stored as v1 events, autoscaling/v1 scalers as autoscaling/v2).
   const kube::KindInfo* stored = nullptr;

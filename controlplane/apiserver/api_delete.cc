@@ -154,7 +154,10 @@ ApiResult<DeleteOutcome> ApiImpl::mark_deleted(const Resource& r, const Live& li
     return DeleteOutcome{false, unstored_object(live.object->key, std::move(encoded), live.object->revision)};
   }
   Result<ObjectRef> stored = store_->put(r.store_kind, live.object->key, live.object, std::move(encoded));
-  if (stored.ok()) return DeleteOutcome{false, *stored};
+  if (stored.ok()) {
+    committed(r.store_kind, *stored, false);
+    return DeleteOutcome{false, *stored};
+  }
   *lost_race = stored.error().code() == Code::kConflict;
   return kube::not_found_error(r.info, live.object->name());
 }
@@ -168,6 +171,7 @@ ApiResult<DeleteOutcome> ApiImpl::remove_now(const Resource& r, const Live& live
     return kube::not_found_error(r.info, live.object->name());
   }
   strategy_for(r).release(live.json, sctx);
+  committed(r.store_kind, *removed, true);
   return DeleteOutcome{true, *removed};
 }
 

@@ -53,21 +53,32 @@ KindId ApiImpl::kind_of(std::string_view storage_resource) const {
   return ~KindId(0);
 }
 
+void ApiImpl::on_commit(KindId kind, std::function<void(const ObjectRef& object, bool gone)> listener) {
+  listeners_.emplace_back(kind, std::move(listener));
+}
+
+void ApiImpl::committed(KindId kind, const ObjectRef& object, bool gone) const {
+  for (const auto& [wanted, listener] : listeners_) {
+    if (wanted == kind) listener(object, gone);
+  }
+}
+
 uint64_t ApiImpl::table_version() const {
   std::shared_lock lock(mutex_);
   return table_version_;
 }
 
-const Resource* ApiImpl::add_custom(kube::KindInfo info, std::shared_ptr<const Json> schema,
-                                    const std::vector<SelectableField>& fields) {
+const Resource* ApiImpl::add_custom(CustomVersion custom) {
   std::unique_lock lock(mutex_);
   Resource& r = all_.emplace_back();
-  r.info = std::move(info);
-  r.schema = std::move(schema);
+  r.info = std::move(custom.info);
+  r.schema = std::move(custom.schema);
+  r.scale = std::move(custom.scale);
+  r.printer = std::move(custom.printer);
   r.stored = &r.info;
-  KindConfig config = kind_config(r.info.storage_resource, fields);
+  KindConfig config = kind_config(r.info.storage_resource, custom.fields);
   r.store_kind = store_->add_kind(config);
-  configs_[r.store_kind] = std::move(config);
+  configs_.try_emplace(r.store_kind, std::move(config));
   const Resource*& slot = table_[{r.info.group, r.info.version, r.info.resource}];
   if (slot) order_.erase(std::remove(order_.begin(), order_.end(), slot), order_.end());
   slot = &r;

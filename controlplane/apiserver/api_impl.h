@@ -23,6 +23,14 @@ struct ApiOptions {
   bool managed_fields = true;
 };
 
+// A version of a custom resource, as its definition has it.
+struct CustomVersion {
+  kube::KindInfo info;
+  std::shared_ptr<const kube::Json> schema, scale;  // scale: paths of the scale subresource
+  std::vector<SelectableField> fields;
+  std::shared_ptr<const kube::TablePrinter> printer;
+};
+
 // One read-modify-write of PUT, PATCH, apply or a controller.
 struct Change {
   const Resource& resource;
@@ -63,9 +71,11 @@ class ApiImpl final : public Api {
   KindId kind_of(std::string_view storage_resource) const;
 
   // Serves a custom kind; the same group, version and resource again replaces what was there.
-  const Resource* add_custom(kube::KindInfo info, std::shared_ptr<const kube::Json> schema,
-                             const std::vector<SelectableField>& fields);
+  const Resource* add_custom(CustomVersion custom);
   void remove_custom(std::string_view group, std::string_view resource);
+  // Called after every commit of that kind, on the writer's thread and outside locks, before the write returns.
+  void on_commit(KindId kind, std::function<void(const ObjectRef& object, bool gone)> listener);
+
   // Raised by every add_custom and remove_custom; discovery documents are cached by it.
   uint64_t table_version() const;
 
@@ -77,6 +87,7 @@ class ApiImpl final : public Api {
   };
 
   void add_builtin();
+  void committed(KindId kind, const ObjectRef& object, bool gone) const;
   EncodedObject encode(const Resource& r, kube::Json object) const;
   kube::ApiResult<WriteOutcome> commit_update(const Change& change, const Live& live, kube::Json updated,
                                               RequestContext& ctx, bool* lost_race);
@@ -103,6 +114,8 @@ class ApiImpl final : public Api {
   std::vector<const Resource*> order_;
   std::map<KindId, KindConfig> configs_;
   uint64_t table_version_ = 0;
+  // Set before requests are served.
+  std::vector<std::pair<KindId, std::function<void(const ObjectRef&, bool)>>> listeners_;
 };
 
 }  // namespace ghostfleet::controlplane

@@ -166,7 +166,10 @@ ApiResult<WriteOutcome> ApiImpl::store_new(const Resource& r, std::string_view k
   EncodedObject encoded = encode(r, final_object);
   if (sctx.request.dry_run) return WriteOutcome{unstored_object(key, std::move(encoded), 0), true};
   Result<ObjectRef> stored = store_->put(r.store_kind, key, nullptr, std::move(encoded));
-  if (stored.ok()) return WriteOutcome{*stored, true};
+  if (stored.ok()) {
+    committed(r.store_kind, *stored, false);
+    return WriteOutcome{*stored, true};
+  }
   *exists = stored.error().code() == Code::kAlreadyExists;
   strategy.release(final_object, sctx);
   return store_error(r, name, stored.error());
@@ -238,7 +241,10 @@ ApiResult<WriteOutcome> ApiImpl::commit_update(const Change& change, const Live&
   }
   if (ctx.dry_run) return WriteOutcome{unstored_object(live.object->key, std::move(encoded), live.object->revision)};
   Result<ObjectRef> stored = store_->put(r.store_kind, live.object->key, live.object, std::move(encoded));
-  if (stored.ok()) return WriteOutcome{*stored, false};
+  if (stored.ok()) {
+    committed(r.store_kind, *stored, false);
+    return WriteOutcome{*stored, false};
+  }
   *lost_race = stored.error().code() == Code::kConflict;
   return store_error(r, change.name, stored.error());
 }

@@ -1,0 +1,192 @@
+// PATCH: JSON patch, merge patch, strategic merge patch, server-side apply (apiserver.md 2.10 and 2.11).
+#include <algorithm>
+
+#include "controlplane/apiserver/call.h"
+#include "controlplane/apiserver/strategy.h"
+#include "kube/api/codec.h"
+#include "kube/api/managed_fields.h"
+#include "kube/api/patch.h"
+
+namespace ghostfleet::controlplane {
+namespace {
+
+using kube::ApiError;
+using kube::ApiResult;
+using kube::FieldError;
+using kube::FieldErrorType;
+using kube::Json;
+
+struct ParsedPatch {
+  Json json;
+  std::vector<std::string> duplicates;
+};
+
+ApiResult<ParsedPatch> parse_patch(Call& call, PatchType type) {
+  ParsedPatch parsed;
+  kube::JsonParseOptions options;
+  options.duplicates = &parsed.duplicates;
+  const bool strategic = type == PatchType::kStrategic;
+  Result<Json> json = kube::parse_json(call.request().body, options);
+  if (!json.ok()) return kube::bad_request((strategic ? "" : "error decoding patch: ") + json.error().message());
+  parsed.json = std::move(*json);
+  if (type == PatchType::kJson) return parsed;
+  if (ApiResult<bool> ok = kube::check_patch_body(parsed.json, strategic); !ok.ok()) return ok.error();
+  return parsed;
+}
+
+ApiResult<Json> patched(const ParsedPatch& patch, PatchType type, const Json& live, const kube::KindInfo& kind) {
+  if (type == PatchType::kJson) return kube::apply_json_patch(live, patch.json);
+  if (type == PatchType::kMerge) return kube::apply_merge_patch(live, patch.json);
+  return kube::apply_strategic_merge_patch(live, patch.json, *kind.type);
+}
+
+// The patched object as its error shows it: the outer keys sorted.
+std::string shown_result(const Json& result) {
+  if (!result.is_object()) return kube::to_json(result);
+  std::vector<std::string_view> keys;
+  for (const auto& member : result.as_object()) keys.emplace_back(member.key());
+  std::sort(keys.begin(), keys.end());
+  kube::JsonObject sorted;
+  for (const std::string_view key : keys) sorted[key] = result.as_object().at(key);
+  return kube::to_json(sorted);
+}
+
+// Why the result is no object of this kind and version; empty when it is.
+std::string wrong_kind(const Json& result, const kube::KindInfo& kind) {
+  const std::string version(kube::get_string(result, "apiVersion")), name(kube::get_string(result, "kind"));
+  if (version == kind.api_version() && name == kind.kind) return "";
+  const size_t slash = version.find('/');
+  const std::string group = slash == std::string::npos ? "" : version.substr(0, slash);
+  const std::string short_version = slash == std::string::npos ? version : version.substr(slash + 1);
+  if (!kube::find_kind(group, short_version, name)) {
+    return "no kind \"" + name + "\" is registered for version \"" + version +
+           "\" in scheme \"pkg/runtime/scheme.go:111\"";
+  }
+  const std::string internal = kind.group.empty() ? "core" : kind.group.substr(0, kind.group.find('.'));
+  return "converting (" + short_version + "." + name + ") to (" + internal + "." + kind.kind + "): unknown conversion";
+}
+
+// Findings about unknown and duplicate fields: an error when strict, warnings by default.
+struct Findings {
+  std::vector<std::string> texts;
+  void add(std::string_view what, const std::vector<std::string>& paths) {
+    for (const std::string& path : paths) texts.push_back(std::string(what) + " field \"" + path + "\"");
+  }
+  std::string joined() const {
+    std::string all;
+    for (const std::string& text : texts) all += (all.empty() ? "" : ", ") + text;
+    return all;
+  }
+};
+
+Findings patch_findings(PatchType type, const ParsedPatch& patch) {
+  Findings findings;
+  if (type == PatchType::kJson) {
+    findings.add("json patch duplicate", patch.duplicates);
+    findings.add("json patch unknown", kube::unknown_json_patch_fields(patch.json));
+    return findings;
+  }
+  findings.add("duplicate", patch.duplicates);
+  return findings;
+}
+
+// Reads the patched JSON as an object of the kind again.
+ApiResult<Json> read_result(Call& call, PatchType type, const ParsedPatch& patch, Json result,
+                            const kube::KindInfo& kind) {
+  const auto shown = [type, &patch, original = result]() {
+    return type == PatchType::kStrategic ? kube::go_text(patch.json) : shown_result(original);
+  };
+  if (const std::string problem = wrong_kind(result, kind); !problem.empty()) {
+    return kube::invalid_patch_result(shown(), problem);
+  }
+  if (type == PatchType::kStrategic) {
+    const std::string problem = kube::conversion_problem(result, *kind.type);
+    if (!problem.empty()) return kube::invalid_patch_result(shown(), problem);
+  }
+  Findings findings = patch_findings(type, patch);
+  std::vector<std::string> unknown;
+  ApiResult<Json> object = kind.type ? kube::normalize(std::move(result), *kind.type, &unknown) : std::move(result);
+  if (!object.ok()) return kube::invalid_patch_result(shown(), object.error().message);
+  findings.add("unknown", unknown);
+  if (findings.texts.empty() || call.ctx.validation == kube::FieldValidation::kIgnore) return object;
+  if (call.ctx.validation == kube::FieldValidation::kStrict) {
+    return kube::invalid_patch_result(shown(), "strict decoding error: " + findings.joined());
+  }
+  for (std::string& text : findings.texts) call.ctx.warn(std::move(text));
+  return object;
+}
+
+ApiResult<Json> read_apply_config(Call& call) {
+  std::vector<std::string> duplicates;
+  Result<Json> config = kube::parse_yaml(call.request().body, &duplicates);
+  if (!config.ok()) return kube::bad_request("error decoding YAML: " + config.error().message());
+  Findings findings;
+  findings.add("duplicate", duplicates);
+  if (!duplicates.empty()) return kube::bad_request("error decoding YAML: " + findings.joined());
+  return std::move(*config);
+}
+
+ApiResult<bool> check_apply_options(Call& call) {
+  std::vector<FieldError> errors;
+  if (call.info.query.get("fieldManager").empty()) {
+    errors.push_back({FieldErrorType::kRequired, "fieldManager", "", "is required for apply patch"});
+  }
+  if (errors.empty()) return true;
+  return kube::invalid("meta.k8s.io", "PatchOptions", "", errors);
+}
+
+Change change_of(Call& call) {
+  return Change{
+      .resource = *call.resource, .ns = call.ns(), .name = call.info.name, .subresource = call.info.subresource};
+}
+
+void answer(Call& call, const ApiResult<WriteOutcome>& written) {
+  if (!written.ok()) return send_error(call, written.error());
+  send_object(call, written->created ? 201 : 200, *written->object);
+}
+
+void serve_apply(const CallRef& call) {
+  ApiResult<Json> config = read_apply_config(*call);
+  if (!config.ok()) return send_error(*call, config.error());
+  const Resource& r = *call->resource;
+  kube::ApplyOptions options;
+  options.manager = call->ctx.field_manager;
+  options.api_version = r.info.api_version();
+  options.subresource = call->info.subresource;
+  options.force = call->info.query.has("force") && call->info.query.flag("force");
+  options.now = call->parts.clock.wall_now();
+  Change change = change_of(*call);
+  change.may_create = call->info.subresource.empty();
+  change.owns_fields = true;
+  change.make = [&](const Json& live) {
+    return kube::server_side_apply(live, *config, r.info, {r.info.type, r.schema.get()}, options);
+  };
+  answer(*call, call->parts.api.write(change, call->ctx));
+}
+
+}  // namespace
+
+ApiResult<Json> apply_patch(Call& call, PatchType type, const Json& live, const kube::KindInfo& kind) {
+  ApiResult<ParsedPatch> patch = parse_patch(call, type);
+  if (!patch.ok()) return patch.error();
+  ApiResult<Json> result = patched(*patch, type, live, kind);
+  if (!result.ok()) return result.error();
+  return read_result(call, type, *patch, std::move(*result), kind);
+}
+
+void serve_patch(const CallRef& call) {
+  const Resource& r = *call->resource;
+  ApiResult<PatchType> type = patch_type(call->request().headers, r.info.custom());
+  if (!type.ok()) return send_error(*call, type.error());
+  if (!negotiate_or_fail(*call, Endpoint::kObject)) return;
+  if (*type == PatchType::kApply) {
+    if (ApiResult<bool> ok = check_apply_options(*call); !ok.ok()) return send_error(*call, ok.error());
+  }
+  if (ApiResult<bool> ok = read_write_options(*call, "PatchOptions"); !ok.ok()) return send_error(*call, ok.error());
+  if (*type == PatchType::kApply) return serve_apply(call);
+  Change change = change_of(*call);
+  change.make = [&](const Json& live) { return apply_patch(*call, *type, live, r.info); };
+  answer(*call, call->parts.api.write(change, call->ctx));
+}
+
+}  // namespace ghostfleet::controlplane
