@@ -228,8 +228,7 @@ void add_piece(const Pod& pod, int piece, bool first_time, const StatusContext& 
 }
 
 uint32_t piece_hash(std::string_view text) {
-  const uint64_t h = hash_text(text);
-  const uint32_t low = static_cast<uint32_t>(h ^ (h >> 32));
+  const uint32_t low = static_cast<uint32_t>(hash_text(text));
   return low == 0 ? 1 : low;
 }
 
