@@ -66,8 +66,7 @@ void copy_member(const JsonObject& from, JsonObject* to, std::string_view key) {
 void keep_system_fields(const Json& old, Json* updated) {
   const JsonObject& before = *kube::get_object(old, "metadata");
   JsonObject& after = kube::ensure_object(*updated, "metadata");
-  for (const char* field :
-       {"uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"}) {
+  for (const char* field : {"creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"}) {
     copy_member(before, &after, field);
   }
   after.erase("selfLink");
@@ -197,7 +196,7 @@ ApiResult<bool> ApiImpl::check_version(const Change& change, const Live& live, J
   const Resource& r = change.resource;
   const std::string_view given_uid = kube::get_string(updated, "metadata.uid");
   const std::string_view uid = kube::get_string(live.json, "metadata.uid");
-  if (!given_uid.empty() && given_uid != uid) {
+  if (change.is_put && !given_uid.empty() && given_uid != uid) {
     return kube::conflict(r.info, change.name,
                           "Precondition failed: UID in precondition: " + std::string(given_uid) +
                               ", UID in object meta: " + std::string(uid));
@@ -221,7 +220,7 @@ ApiResult<WriteOutcome> ApiImpl::commit_update(const Change& change, const Live&
   JsonObject& metadata = kube::ensure_object(updated, "metadata");
   if (r.info.namespaced) metadata["namespace"] = change.ns;
   if (ApiResult<bool> ok = check_version(change, live, updated); !ok.ok()) return ok.error();
-  metadata["uid"] = kube::get_string(live.json, "metadata.uid");
+  if (kube::get_string(updated, "metadata.uid").empty()) metadata["uid"] = kube::get_string(live.json, "metadata.uid");
   strategy.apply_defaults(updated, sctx);
   if (!change.owns_fields) track_fields(r, live.json, &updated, change.subresource, ctx);
   if (ApiResult<bool> ok = admit(Operation::kUpdate, updated, &live.json, sctx); !ok.ok()) return ok.error();

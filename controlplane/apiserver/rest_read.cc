@@ -62,24 +62,27 @@ ApiResult<ListPlan> plan_list(Call& call, const ListQuery& query) {
   return plan;
 }
 
-ApiError expired_list(const Call& call, const ListPlan& plan) {
+ApiError expired_list(const ListPlan& plan) {
   if (!plan.from_token) return kube::expired("The provided resource version is no longer available.");
   ApiError error = kube::expired(kTokenTooOld);
   error.continue_token = encode_continue({-1, plan.token_start});
-  (void)call;
   return error;
 }
 
-// The only object a list with metadata.name=X can hold, without a scan.
-bool list_one(Call& call, const ListQuery& query, const ListPlan& plan, ListResult* result) {
+// A selector that names the object, its namespace or its node saves the scan.
+void narrow_list(Call& call, const ListQuery& query, ListOptions* options) {
+  const Resource& r = *call.resource;
+  if (options->revision != 0) return;
+  if (r.info.namespaced && options->prefix.empty() && !query.filter.exact_namespace().empty() &&
+      options->start_after.empty()) {
+    options->prefix = std::string(query.filter.exact_namespace()) + "/";
+  }
   const std::string_view name = query.filter.exact_name();
-  if (name.empty() || plan.options.revision != 0 || plan.from_token) return false;
-  if (call.resource->info.namespaced && call.ns().empty()) return false;
-  const Store& store = call.parts.api.store();
-  result->revision = store.revision();
-  ObjectRef object = store.get(call.resource->store_kind, plan.options.prefix + std::string(name));
-  if (object && query.filter.matches(*object)) result->items.push_back(std::move(object));
-  return true;
+  if (!name.empty() && (!r.info.namespaced || !options->prefix.empty())) {
+    options->key = options->prefix + std::string(name);
+  }
+  const int field = call.parts.api.config_of(r).watch_index_field;
+  if (field >= 0) options->index_value = query.filter.exact_field(field);
 }
 
 }  // namespace
@@ -106,17 +109,15 @@ void serve_list(const CallRef& call) {
   if (!query.ok()) return send_error(*call, query.error());
   ApiResult<ListPlan> plan = plan_list(*call, *query);
   if (!plan.ok()) return send_error(*call, plan.error());
-  ListResult result;
-  if (!list_one(*call, *query, *plan, &result)) {
-    Result<ListResult> listed = call->parts.api.store().list(r.store_kind, plan->options);
-    if (!listed.ok()) return send_error(*call, expired_list(*call, *plan));
-    result = std::move(*listed);
-  }
+  const size_t prefix_size = plan->options.prefix.size();
+  narrow_list(*call, *query, &plan->options);
+  Result<ListResult> listed = call->parts.api.store().list(r.store_kind, plan->options);
+  if (!listed.ok()) return send_error(*call, expired_list(*plan));
+  ListResult result = std::move(*listed);
   ListMeta meta{format_revision(result.revision), "", 0};
   if (result.more) {
     const std::string& last = result.items.back()->key;
-    meta.continue_token =
-        encode_continue({static_cast<int64_t>(result.revision), last.substr(plan->options.prefix.size())});
+    meta.continue_token = encode_continue({static_cast<int64_t>(result.revision), last.substr(prefix_size)});
     if (query->filter.empty()) meta.remaining = result.remaining;
   }
   stream_list(call, meta, std::move(result.items));

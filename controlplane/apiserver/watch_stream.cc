@@ -118,6 +118,8 @@ bool WatchStream::open(Revision from) {
   WatchOptions options = watch_options(0);
   ListOptions list;
   list.prefix = options.prefix;
+  list.key = options.key;
+  list.index_value = options.index_value;
   if (!query_.filter.empty()) list.filter = [this](const Object& object) { return query_.filter.matches(object); };
   ListResult result;
   Result<std::unique_ptr<Watch>> watch = store.list_and_watch(kind, list, std::move(options), &result);

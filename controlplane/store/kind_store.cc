@@ -111,6 +111,7 @@ Result<ObjectRef> KindStore::put(std::string_view key, const ObjectRef& expected
     event->revision = object->revision;
     event->object = stored;
     if (current) event->previous = *current;
+    reindex(current ? current->get() : nullptr, stored.get());
     index_.put(stored);
     commit(std::move(event), &nudges);
   }
@@ -137,6 +138,7 @@ Result<ObjectRef> KindStore::remove(std::string_view key, const ObjectRef& expec
     event->revision = last->revision;
     event->object = last;
     event->previous = *current;
+    reindex(current->get(), nullptr);
     index_.erase(last->key);
     commit(std::move(event), &nudges);
   }
@@ -187,10 +189,45 @@ Result<ListResult> KindStore::list(const ListOptions& options) {
   return list_at(options);
 }
 
+std::string_view KindStore::index_value(const Object& object) const {
+  const auto field = static_cast<size_t>(config_.watch_index_field);
+  return field < object.fields.size() ? std::string_view(object.fields[field]) : std::string_view();
+}
+
+void KindStore::reindex(const Object* before, const Object* after) {
+  if (config_.watch_index_field < 0) return;
+  const std::string_view from = before ? index_value(*before) : "", to = after ? index_value(*after) : "";
+  if (from == to) return;
+  if (!from.empty()) {
+    auto it = by_index_.find(std::string(from));
+    if (it != by_index_.end()) {
+      it->second.erase(before->key);
+      if (it->second.empty()) by_index_.erase(it);
+    }
+  }
+  if (!to.empty()) by_index_[std::string(to)].insert(after->key);
+}
+
 ListResult KindStore::list_current(const ListOptions& options) const {
   ListResult result;
   result.revision = revision_.load();
   PageBuilder page(options, &result);
+  const auto add_key = [&](const std::string& key) {
+    const ObjectRef* found = key.starts_with(options.prefix) && key > options.start_after ? index_.find(key) : nullptr;
+    return !found || page.add(*found);
+  };
+  if (!options.key.empty()) {
+    add_key(options.key);
+    return result;
+  }
+  if (!options.index_value.empty() && config_.watch_index_field >= 0) {
+    const auto keys = by_index_.find(options.index_value);
+    if (keys == by_index_.end()) return result;
+    for (const std::string& key : keys->second) {
+      if (!add_key(key)) break;
+    }
+    return result;
+  }
   const std::string end = prefix_end(options.prefix);
   SortedIndex::Position at = index_.lower_bound(list_begin(options));
   for (; !index_.at_end(at); index_.advance(&at)) {

@@ -8,8 +8,10 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
 #include <shared_mutex>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "controlplane/store/sorted_index.h"
@@ -47,6 +49,8 @@ class KindStore {
   void commit(std::shared_ptr<const Event> event, std::vector<WatchQueueRef>* nudges);
   void compact(TimePoint now);
   size_t first_event_after(Revision revision) const;
+  std::string_view index_value(const Object& object) const;
+  void reindex(const Object* before, const Object* after);
   ListResult list_current(const ListOptions& options) const;
   ListResult list_at(const ListOptions& options);
   Overlay& overlay_at(Revision revision);
@@ -61,6 +65,8 @@ class KindStore {
   std::deque<std::shared_ptr<const Event>> history_;
   Revision compacted_;
   WatchHub hub_;
+  // Keys by value of the watched index field (pods by node), so that a kubelet's list does not scan every pod.
+  std::unordered_map<std::string, std::set<std::string>> by_index_;
   std::map<Revision, Overlay> overlays_;  // under mutex_ held exclusively
 };
 

@@ -84,6 +84,8 @@ using KindId = uint32_t;
 
 struct ListOptions {
   std::string prefix;                         // "ns/" or "" for all
+  std::string key;                            // only this object; empty: all
+  std::string index_value;                    // only those with this value of the watched index field; empty: all
   std::string start_after;                    // key after which to begin, empty: from the start
   size_t limit = 0;                           // 0: all
   Revision revision = 0;                      // 0: current; else exactly that revision (kExpired when it is gone)
