@@ -19,8 +19,8 @@ class ObjectScan {
   bool next(std::string_view* key, std::string_view* value);
 
  private:
+  bool open_ = false;  // before rest_, whose initializer sets it
   std::string_view rest_;
-  bool open_ = false;
 };
 
 // One element after the other of the JSON array at the start of a text.
@@ -30,8 +30,8 @@ class ArrayScan {
   bool next(std::string_view* value);
 
  private:
+  bool open_ = false;  // before rest_, whose initializer sets it
   std::string_view rest_;
-  bool open_ = false;
 };
 
 // The text of the value of `key` in an object; empty when it is not there.

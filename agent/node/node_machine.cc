@@ -27,7 +27,7 @@ void NodeMachine::start(NodeHost& host) {
     post_node(host);
     return;
   }
-  const std::string& name = host.identity().name;
+  const std::string& name = host.name();
   extra_ = std::make_unique<Extra>();
   host.open_watch(NodeWatch::kOwnNode);
   host.open_watch(NodeWatch::kServices);
@@ -74,7 +74,7 @@ void NodeMachine::posted(NodeHost& host, const ApiResponse& r) {
 
 void NodeMachine::read_node(NodeHost& host) {
   phase_ = Phase::kReading;
-  host.send(get_request(kTagRead, NodeClass::node_path(host.identity().name)));
+  host.send(get_request(kTagRead, NodeClass::node_path(host.name())));
 }
 
 void NodeMachine::node_read(NodeHost& host, const ApiResponse& r) {
@@ -112,7 +112,7 @@ void NodeMachine::use_existing(NodeHost& host, std::string_view node_json) {
     return;
   }
   host.send({Verb::kPatch, BodyType::kStrategicMergePatch, Priority::kStatus, kTagReconcile,
-             NodeClass::node_path(host.identity().name) + "/status?timeout=10s", std::move(patch), kHeartbeatTimeout});
+             NodeClass::node_path(host.name()) + "/status?timeout=10s", std::move(patch), kHeartbeatTimeout});
 }
 
 void NodeMachine::reconciled(NodeHost& host, const ApiResponse& r) {
@@ -145,7 +145,7 @@ void NodeMachine::node_is_there(NodeHost& host, bool existing) {
     begin_csi_node(host);
     return;
   }
-  const std::string& name = host.identity().name;
+  const std::string& name = host.name();
   if (dirty_ != 0) {
     host.send(
         post_request(kTagCsiQuiet, "/apis/storage.k8s.io/v1/csinodes", host.node_class().csi_node_body(name, uid_)));
@@ -155,7 +155,7 @@ void NodeMachine::node_is_there(NodeHost& host, bool existing) {
 
 void NodeMachine::begin_csi_node(NodeHost& host) {
   phase_ = Phase::kCsiNode;
-  const std::string& name = host.identity().name;
+  const std::string& name = host.name();
   if (host.node_class().options().full_fidelity) {
     host.send(get_request(kTagCsiGetNode, NodeClass::node_path(name)));
     return;
@@ -165,7 +165,7 @@ void NodeMachine::begin_csi_node(NodeHost& host) {
 
 void NodeMachine::csi_node_step(NodeHost& host, Tag tag, const ApiResponse& r) {
   if (phase_ != Phase::kCsiNode) return;  // an answer of the time before the Node existed
-  const std::string& name = host.identity().name;
+  const std::string& name = host.name();
   const bool answered = r.ok() || r.status == 404;
   if (tag == kTagCsiGetNode && r.ok()) {
     host.send(get_request(kTagCsiGet, csi_path(name)));

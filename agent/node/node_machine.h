@@ -38,7 +38,8 @@ enum class NodeNotice : unsigned char {
 class NodeHost : public Host {
  public:
   virtual const NodeClass& node_class() const = 0;
-  // Valid during the call of the machine.
+  // Valid during the call of the machine. The name alone is cheaper to have.
+  virtual const std::string& name() = 0;
   virtual const NodeIdentity& identity() = 0;
   virtual void open_watch(NodeWatch) {}
   virtual void notice(NodeNotice what, std::string_view detail) = 0;

@@ -24,7 +24,7 @@ std::string repeat_patch(const NodeEventText& text, int count, WallTime now) {
 void NodeMachine::event(NodeHost& host, std::string_view reason, std::string message, bool warning) {
   const NodeClass& node_class = host.node_class();
   if (!wanted(node_class.options(), reason)) return;
-  const std::string& node = host.identity().name;
+  const std::string& node = host.name();
   const WallTime now = host.wall_now();
   NodeEventText text{warning ? "Warning" : "Normal", reason, std::move(message)};
   if (!extra_) {
@@ -50,7 +50,7 @@ void NodeMachine::event(NodeHost& host, std::string_view reason, std::string mes
 }
 
 void NodeMachine::node_event(NodeHost& host, std::string_view reason) {
-  event(host, reason, fmt::format("Node {} status is now: {}", host.identity().name, reason));
+  event(host, reason, fmt::format("Node {} status is now: {}", host.name(), reason));
 }
 
 void NodeMachine::pressure_events(NodeHost& host) {

@@ -36,7 +36,7 @@ void NodeMachine::lease_due(NodeHost& host) {
 
 void NodeMachine::send_lease(NodeHost& host, LeaseStep step) {
   const NodeClass& node_class = host.node_class();
-  const std::string& name = host.identity().name;
+  const std::string& name = host.name();
   ApiRequest request;
   request.priority = Priority::kHeartbeat;
   request.tag = kTagLease;

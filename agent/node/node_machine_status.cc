@@ -62,7 +62,7 @@ void NodeMachine::on_node_seen(NodeHost& host, std::string_view node_json) {
 void NodeMachine::status_due(NodeHost& host) {
   if (patching_) return;
   if (!reread_) return patch_status(host);
-  host.send(get_request(kTagReread, NodeClass::node_path(host.identity().name), Priority::kStatus));
+  host.send(get_request(kTagReread, NodeClass::node_path(host.name()), Priority::kStatus));
 }
 
 void NodeMachine::reread(NodeHost& host, const ApiResponse& r) {
@@ -89,7 +89,7 @@ void NodeMachine::send_status(NodeHost& host, std::string body) {
   }
   patching_ = true;
   host.send({Verb::kPatch, BodyType::kStrategicMergePatch, Priority::kStatus, kTagStatus,
-             NodeClass::node_path(host.identity().name) + "/status?timeout=10s", std::move(body), kHeartbeatTimeout});
+             NodeClass::node_path(host.name()) + "/status?timeout=10s", std::move(body), kHeartbeatTimeout});
 }
 
 void NodeMachine::status_patched(NodeHost& host, const ApiResponse& r) {

@@ -42,6 +42,7 @@ class FakeApi final : public NodeHost {
   void disarm(Tag tag) override { timers_.erase(tag); }
   const NodeClass& node_class() const override { return *class_; }
   const NodeIdentity& identity() override { return identity_; }
+  const std::string& name() override { return identity_.name; }
   void open_watch(NodeWatch watch) override { log.push_back("watch " + std::to_string(static_cast<int>(watch))); }
   void notice(NodeNotice what, std::string_view detail) override { notices.emplace_back(what, detail); }
   void renewed(Duration lateness) override {
@@ -100,7 +101,9 @@ class FakeApi final : public NodeHost {
     stamp(node);
     objects["/api/v1/nodes/n-1"] = std::move(node);
   }
-  void stamp(Json& object) { kube::set_path(object, "metadata.resourceVersion", std::to_string(++version)); }
+  void stamp(Json& object) {
+    kube::set_path(object, "metadata.resourceVersion", kube::JsonString(std::to_string(++version)));
+  }
   int count(std::string_view prefix) const {
     return static_cast<int>(
         std::count_if(log.begin(), log.end(), [prefix](const std::string& l) { return l.starts_with(prefix); }));
@@ -169,7 +172,8 @@ class FakeApi final : public NodeHost {
   ApiResponse create(const std::string& path, Json given, std::string* body) {
     const std::string target = path + "/" + std::string(kube::get_string(given, "metadata.name"));
     if (objects.contains(target)) return {409, {}, {}};
-    kube::set_path(given, "metadata.uid", "5b0c1c7e-0000-4000-8000-00000000000" + std::to_string(++uids % 10));
+    kube::set_path(given, "metadata.uid",
+                   kube::JsonString("5b0c1c7e-0000-4000-8000-00000000000" + std::to_string(++uids % 10)));
     stamp(given);
     *body = kube::to_json(given);
     objects[target] = std::move(given);

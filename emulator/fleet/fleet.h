@@ -35,7 +35,7 @@ struct FleetOptions {
   std::string name;  // of the fleet: a DNS label; nodes carry it in the label ghostfleet.dev/fleet
   std::vector<FleetGroup> groups;
   ConnectionMode connections = ConnectionMode::kShared;
-  double register_rate = 0;  // nodes a second; 0: adaptive
+  double register_rate = 0;                                   // nodes a second; 0: adaptive
   Duration lease_duration = std::chrono::seconds(40);         // renewed every quarter of it
   Duration status_report_period = std::chrono::seconds(300);  // an unchanged status is written that often
   int shards = 0;                                             // 0: min(cores - 1, 8), at least 1
@@ -51,23 +51,23 @@ struct FleetOptions {
 
 // What everybody wants to know, of all shards together.
 struct FleetStats {
-  uint64_t nodes = 0;             // configured
-  uint64_t registered = 0;        // the Node object exists and is ours
-  uint64_t ready = 0;             // Ready=True acknowledged by the server
-  uint64_t not_ours = 0;          // left alone: somebody else's node of that name
-  uint64_t deleted = 0;           // deleted under us and not re-created
-  uint64_t taken_over = 0;        // existed from an earlier run
+  uint64_t nodes = 0;       // configured
+  uint64_t registered = 0;  // the Node object exists and is ours
+  uint64_t ready = 0;       // Ready=True acknowledged by the server
+  uint64_t not_ours = 0;    // left alone: somebody else's node of that name
+  uint64_t deleted = 0;     // deleted under us and not re-created
+  uint64_t taken_over = 0;  // existed from an earlier run
   uint64_t pods = 0, pods_running = 0;
-  double ready_seconds = -1;      // first request to the last acknowledged Ready; -1: not all are Ready yet
+  double ready_seconds = -1;  // first request to the last acknowledged Ready; -1: not all are Ready yet
   uint64_t renewals = 0;
   uint64_t not_ready_transitions = 0;  // Ready going from True to something else, seen in the API
   double lateness_p50 = 0, lateness_p99 = 0, lateness_max = 0;  // seconds: renewal due to acknowledged
   double request_p50 = 0, request_p99 = 0;                      // seconds: sent to answered, all requests
-  std::map<std::string, uint64_t> errors;    // by kind: "connect", "timeout", "429", "409", ...
-  std::map<std::string, uint64_t> requests;  // "PUT leases", "PATCH nodes/status", ...
-  double registrations_per_second = 0;       // over the last second or so
+  std::map<std::string, uint64_t> errors;                       // by kind: "connect", "timeout", "429", "409", ...
+  std::map<std::string, uint64_t> requests;                     // "PUT leases", "PATCH nodes/status", ...
+  double registrations_per_second = 0;                          // over the last second or so
   uint64_t in_flight = 0, queued = 0, connections = 0;
-  double clock_skew_seconds = 0;  // server's Date header minus ours; warned beyond 5 s
+  double clock_skew_seconds = 0;               // server's Date header minus ours; warned beyond 5 s
   std::vector<std::string> not_ours_examples;  // at most 10 names
 };
 

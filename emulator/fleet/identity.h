@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -57,6 +58,8 @@ class FleetNames {
   agent::NodeIdentity identity(uint32_t node) const;
   // The n-th pod address of a node; wraps at the end of the node's slice.
   std::string pod_ip(uint32_t node, uint32_t n) const;
+  // For a "fleet" of one node in the foreground, whose identity somebody chose.
+  void set_only_identity(agent::NodeIdentity identity, std::string pod_prefix);
 
  private:
   struct Part {
@@ -69,6 +72,8 @@ class FleetNames {
   std::vector<Part> parts_;
   uint32_t size_ = 0;
   uint32_t pod_stride_ = 256;
+  std::shared_ptr<const agent::NodeIdentity> override_;
+  std::string pod_prefix_;
 };
 
 }  // namespace ghostfleet::emulator

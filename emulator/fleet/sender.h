@@ -1,0 +1,58 @@
+// Sender: turns the requests of machines into HTTP calls and their ends into answers. It adds credentials, keeps a pool
+// of calls (so that a call costs no allocation once it runs warm), counts, measures, and reads Retry-After and Date.
+//
+// Thread rule: one event loop. Ownership: the clients used must be destroyed before the sender (they end its calls
+// without an answer); the sink outlives it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "agent/actions.h"
+#include "emulator/fleet/fleet_stats.h"
+#include "kube/client/client.h"
+
+namespace ghostfleet::emulator {
+
+class AnswerSink {
+ public:
+  virtual ~AnswerSink() = default;
+  virtual void on_answer(uint32_t row, agent::Tag tag, const agent::ApiResponse& response) = 0;
+  // Of every request, before on_answer. `overloaded`: 429, 503 or no connection.
+  virtual void on_measured(Duration latency, bool overloaded) = 0;
+};
+
+class Sender {
+ public:
+  Sender(EventLoop& loop, ShardStats& stats, AnswerSink& sink);
+  ~Sender();
+  Sender(const Sender&) = delete;
+  Sender& operator=(const Sender&) = delete;
+
+  void send(kube::KubeClient& client, uint32_t row, const agent::ApiRequest& request);
+  size_t in_flight() const { return in_flight_; }
+
+ private:
+  class Call;
+  using HeaderSets = std::array<kube::http::HeaderList, 4>;  // by BodyType
+  Call& take_call();
+  void finished(Call& call, int status, Duration retry_after);
+  void failed(Call& call, const Status& status);
+  void note_head(int status, const kube::http::HeaderList& headers, Duration* retry_after);
+  const kube::http::HeaderList& headers_for(kube::KubeClient& client, agent::BodyType type);
+
+  EventLoop& loop_;
+  ShardStats& stats_;
+  AnswerSink& sink_;
+  std::deque<Call> calls_;
+  std::vector<Call*> free_;
+  size_t in_flight_ = 0;
+  std::string authorization_;
+  HeaderSets headers_;
+  TimePoint next_skew_check_;
+};
+
+}  // namespace ghostfleet::emulator
