@@ -15,7 +15,8 @@ const Resource* Context::find_kind(std::string_view api_version, std::string_vie
   const size_t slash = api_version.find('/');
   const std::string_view group = slash == std::string_view::npos ? std::string_view() : api_version.substr(0, slash);
   const std::string_view version = slash == std::string_view::npos ? api_version : api_version.substr(slash + 1);
-  if (const kube::KindInfo* info = kube::find_kind(group, version, kind)) return api_.find(group, version, info->resource);
+  if (const kube::KindInfo* info = kube::find_kind(group, version, kind))
+    return api_.find(group, version, info->resource);
   for (const Resource* r : api_.resources()) {
     if (r->info.kind == kind && r->info.group == group && r->info.version == version) return r;
   }
@@ -34,6 +35,11 @@ KindWatch& Context::watch(const Resource& resource) {
 PodCache& Context::pods() {
   if (!pods_) pods_ = std::make_unique<PodCache>(watch(*pods_resource_));
   return *pods_;
+}
+
+NodeCache& Context::nodes() {
+  if (!nodes_) nodes_ = std::make_unique<NodeCache>(watch(*api_.find("", "v1", "nodes")));
+  return *nodes_;
 }
 
 void Context::when_synced(std::function<void()> done) {

@@ -13,6 +13,7 @@
 #include "base/metrics.h"
 #include "base/random.h"
 #include "controlplane/controllers/controllers.h"
+#include "controlplane/controllers/node_cache.h"
 #include "controlplane/controllers/pod_cache.h"
 #include "controlplane/informer/event_recorder.h"
 #include "controlplane/informer/kind_watch.h"
@@ -43,6 +44,7 @@ class Context {
   // The shared watch of a kind, started on first use.
   KindWatch& watch(const Resource& resource);
   PodCache& pods();
+  NodeCache& nodes();
   const Resource& pod_resource() const { return *pods_resource_; }
   bool ready() const { return pods_resource_ != nullptr; }
   // Calls back when every watch that exists now has listed.
@@ -72,6 +74,7 @@ class Context {
   const Resource* pods_resource_;
   std::map<KindId, std::unique_ptr<KindWatch>> watches_;
   std::unique_ptr<PodCache> pods_;
+  std::unique_ptr<NodeCache> nodes_;
   std::map<std::string, RequestContext, std::less<>> contexts_;
 };
 
