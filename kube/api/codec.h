@@ -1,13 +1,14 @@
 // Decoding and encoding of API objects, driven by the field table.
 //
 // Decoded form: a Json object in JSON field names, with only known fields (for built-in types), values of the right
-// JSON types (Quantity as canonical string, Time as text), zero values of `omitempty` fields left out. apiVersion and
-// kind come first. Encoded form: compact JSON, keys in the order of the type's fields (maps sorted by key), as a real
-// API server writes it.
+// JSON types (Quantity as canonical string, Time as text), zero values of `omitempty` fields left out, and those that
+// Go writes always (`status: {}`, `containers: null`) filled in. kind and apiVersion come first. Encoded form: compact
+// JSON, keys in the order of the type's fields (maps sorted by key), as a real API server writes it.
 //
 // Thread rule: pure functions.
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,14 +44,19 @@ ApiResult<Json> decode_type(std::string_view body, MediaType media, const TypeIn
 // omitempty values. Paths of unknown fields go to `unknown` when given; wrong JSON types are an error naming the path.
 ApiResult<Json> normalize(Json value, const TypeInfo& type, std::vector<std::string>* unknown = nullptr);
 
-// JSON in table order. For a null type: in insertion order with apiVersion, kind, metadata first and the rest sorted.
+// JSON in table order; fields a real server writes even when zero (`status: {}`) are filled in, empty ones of omitempty
+// fields are left out. For a null type (custom resources): keys sorted at every depth.
 std::string encode_json(const Json& object, const TypeInfo* type);
+void append_encoded_json(const Json& object, const TypeInfo* type, std::string* out);
 // Protobuf: the k8s\0 envelope around the message.
 ApiResult<std::string> encode_protobuf(const Json& object, const KindInfo& kind);
 // Only the message, for lists and watch frames.
 void append_protobuf_message(const Json& object, const TypeInfo& type, std::string* out);
 // Wraps an encoded message.
 std::string protobuf_envelope(std::string_view api_version, std::string_view kind, std::string_view message);
+// One frame of a protobuf watch stream: length, WatchEvent, in it an object that carries its own envelope.
+void append_protobuf_watch_frame(std::string_view event_type, std::string_view enveloped_object, std::string* out);
+// Takes an enveloped body; kind and apiVersion of the envelope go into the object.
 ApiResult<Json> decode_protobuf(std::string_view body, const TypeInfo& type);
 
 // YAML 1.1 as sigs.k8s.io/yaml reads it (one document) to Json; and several documents of a file ("---").
@@ -64,8 +70,7 @@ class YamlLines {
   void set(std::string path, int line);
 
  private:
-  std::vector<std::pair<std::string, int>> lines_;  // sorted by path
-  mutable bool sorted_ = false;
+  std::map<std::string, int, std::less<>> lines_;
 };
 Result<Json> parse_yaml_with_lines(std::string_view text, YamlLines* lines);
 std::string to_yaml(const Json& value);

@@ -1,0 +1,98 @@
+#include "kube/api/codec_errors.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "kube/api/typed_reader.h"
+
+namespace ghostfleet::kube {
+
+namespace {
+
+constexpr size_t kSummaryBytes = 30;
+constexpr std::string_view kScheme = "pkg/runtime/scheme.go:111";
+
+std::string summary(std::string_view body) {
+  if (body.empty()) return "<empty>";
+  const bool cut = body.size() > kSummaryBytes;
+  body = body.substr(0, kSummaryBytes);
+  std::string out;
+  if (body.front() == '{') {
+    out = body;
+  } else {
+    for (const char c : body) out += fmt::format("{:02x}", static_cast<unsigned char>(c));
+  }
+  return cut ? out + " ..." : out;
+}
+
+// The Go package of a group's internal types: "core", "apps", "rbac".
+std::string internal_package(std::string_view group) {
+  if (group.empty() || group == "events.k8s.io") return "core";
+  return std::string(group.substr(0, group.find('.')));
+}
+
+// Old versions a real server still knows by name, though it does not serve them.
+bool once_served(std::string_view group, std::string_view version, const KindInfo& expected) {
+  const bool beta = version.find("beta") != std::string_view::npos;
+  const bool workload = expected.group == "apps" && expected.kind != "ControllerRevision";
+  if (group == "extensions" && version == "v1beta1") {
+    return (workload && expected.kind != "StatefulSet") || expected.group == "networking.k8s.io";
+  }
+  return beta && group == expected.group;
+}
+
+}  // namespace
+
+std::string_view Gvk::group() const {
+  const size_t slash = api_version.find('/');
+  return slash == std::string::npos ? std::string_view() : std::string_view(api_version).substr(0, slash);
+}
+
+std::string_view Gvk::version() const {
+  const size_t slash = api_version.find('/');
+  return slash == std::string::npos ? std::string_view(api_version) : std::string_view(api_version).substr(slash + 1);
+}
+
+Gvk fill_gvk(Gvk given, const KindInfo& expected) {
+  if (given.kind.empty()) given.kind = expected.kind;
+  if (given.api_version.empty()) given.api_version = expected.api_version();
+  return given;
+}
+
+bool matches(const Gvk& gvk, const KindInfo& expected) {
+  return gvk.kind == expected.kind && gvk.version() == expected.version && gvk.group() == expected.group;
+}
+
+ApiError unrecognized(const KindInfo& expected, std::string_view why, std::string_view body) {
+  return bad_request(fmt::format("the object provided is unrecognized (must be of type {}): {} ({})", expected.kind,
+                                 why, summary(body)));
+}
+
+ApiError cannot_handle(const Gvk& gvk, const KindInfo& expected, std::string_view why) {
+  return bad_request(fmt::format("{} in version {} cannot be handled as a {}: {}", gvk.kind, go_quote(gvk.version()),
+                                 expected.kind, why));
+}
+
+ApiError wrong_kind(const Gvk& gvk, const KindInfo& expected) {
+  const bool same_kind = gvk.kind == expected.kind;
+  const bool known = find_type(gvk.group(), gvk.version(), gvk.kind) != nullptr;
+  if (expected.custom() || (same_kind && (known || once_served(gvk.group(), gvk.version(), expected)))) {
+    if (gvk.api_version != expected.api_version()) {
+      return bad_request(fmt::format("the API version in the data ({}) does not match the expected API version ({})",
+                                     gvk.api_version, expected.api_version()));
+    }
+    return bad_request(
+        fmt::format("the kind in the data ({}) does not match the expected kind ({})", gvk.kind, expected.kind));
+  }
+  if (!known) {
+    return cannot_handle(gvk, expected,
+                         fmt::format("no kind {} is registered for version {} in scheme {}", go_quote(gvk.kind),
+                                     go_quote(gvk.api_version), go_quote(kScheme)));
+  }
+  return cannot_handle(gvk, expected,
+                       fmt::format("converting ({}.{}) to ({}.{}): unknown conversion", gvk.version(), gvk.kind,
+                                   internal_package(expected.group), expected.kind));
+}
+
+}  // namespace ghostfleet::kube
