@@ -126,6 +126,7 @@ void Manager::flush(Pod& pod) {
 
 void Manager::send_patch(Pod& pod, std::string body) {
   pod.sending = true;
+  pod.api_conditions = true;  // perhaps: an answer can be lost
   ApiRequest request;
   request.verb = Verb::kPatch;
   request.body_type = BodyType::kStrategicMergePatch;
@@ -171,7 +172,6 @@ void Manager::on_status_patch(Pod& pod, const ApiResponse& response) {
   if (!pod.sending) return;
   pod.sending = false;
   if (response.ok()) {
-    pod.api_conditions = true;
     status_acknowledged(pod);
   } else if (response.status != 404) {
     pod.sent = {};

@@ -227,8 +227,70 @@ void add_piece(const Pod& pod, int piece, bool first_time, const StatusContext& 
   }
 }
 
-uint32_t piece_hash(std::string_view text) {
-  const uint32_t low = static_cast<uint32_t>(hash_text(text));
+uint64_t hash_end(uint64_t h, const Ended& end) {
+  h = hash_mix(h, static_cast<uint64_t>(end.code) << 2 | (end.known ? 2 : 0) | (end.located ? 1 : 0));
+  return hash_mix(hash_mix(h, static_cast<uint64_t>(end.started.seconds())),
+                  static_cast<uint64_t>(end.finished.seconds()));
+}
+
+uint64_t hash_looks(const Pod& pod, size_t from, size_t to) {
+  uint64_t h = hash_mix(reinterpret_cast<uintptr_t>(pod.spec.get()), to);
+  if (pod.extras != nullptr) h = hash_mix(h, reinterpret_cast<uintptr_t>(pod.extras->resize_from.get()));
+  for (size_t i = from; i < to; ++i) {
+    const Look& look = pod.runs[i].shown;
+    const uint64_t flags = (look.ready ? 2 : 0) | (look.started ? 1 : 0);
+    h = hash_mix(h, static_cast<uint64_t>(look.state) << 32 | static_cast<uint64_t>(look.why) << 24 |
+                        static_cast<uint64_t>(look.detail) << 8 | flags);
+    h = hash_mix(h, static_cast<uint64_t>(look.attempt) << 32 | look.backoff_seconds);
+    h = hash_end(hash_end(hash_mix(h, static_cast<uint64_t>(look.started_at.seconds())), look.end), look.last);
+  }
+  return h;
+}
+
+uint64_t hash_condition(const Pod& pod, int type) {
+  const Condition& c = pod.conditions[type];
+  uint64_t h = hash_mix(static_cast<uint64_t>(c.since), static_cast<uint64_t>(c.reason) << 1 | (c.status ? 1 : 0));
+  h = hash_mix(h, static_cast<uint64_t>(pod.generation));
+  return c.reason == ConditionReason::kNone ? h : hash_text(condition_message(pod, type), h);
+}
+
+// What a piece would say, as a number that is never 0; 0: nothing. Nothing is rendered for it.
+uint32_t piece_state(const Pod& pod, int piece, const StatusContext& context) {
+  const Extras* more = pod.extras.get();
+  uint64_t h = 0;
+  switch (piece) {
+    case kPhase:
+      h = static_cast<uint64_t>(pod.shown);
+      if (has_reason(pod)) h = hash_text(pod.extras->message, h);
+      break;
+    case kHost:
+      if (context.node.host_ip.empty()) return 0;
+      h = hash_text(context.node.host_ip);
+      break;
+    case kIp:
+      if (!pod.spec->host_network && !pod.ip_shown) return 0;
+      h = pod.spec->host_network ? hash_text(context.node.host_ip) : pod.ip_index;
+      break;
+    case kStart: h = static_cast<uint64_t>(pod.start_time); break;
+    case kGeneration: h = static_cast<uint64_t>(pod.generation); break;
+    case kResources:
+      h = reinterpret_cast<uintptr_t>(more != nullptr && more->resize_from ? more->resize_from.get() : pod.spec.get());
+      break;
+    case kRegular: h = hash_looks(pod, pod.spec->init_count, pod.runs.size()); break;
+    case kInits:
+      if (pod.spec->init_count == 0) return 0;
+      h = hash_looks(pod, 0, pod.spec->init_count);
+      break;
+    case kResize:
+      if (more != nullptr && more->resize_generation != 0) {
+        h = static_cast<uint64_t>(more->resize_generation);
+      } else if (pod.sent[kResize] == 0) {
+        return 0;  // never was
+      }
+      break;
+    default: h = hash_condition(pod, piece - kFirstCondition); break;
+  }
+  const uint32_t low = static_cast<uint32_t>(hash_mix(static_cast<uint64_t>(piece), h));
   return low == 0 ? 1 : low;
 }
 
@@ -268,28 +330,20 @@ std::string render_status(const Pod& pod, const StatusContext& context) {
 }
 
 std::string render_patch(Pod& pod, const StatusContext& context) {
-  std::string body, conditions, piece_text;
+  std::string body, conditions;
+  // What never was there need not be removed.
   const bool fresh = pod.sent[kStart] == 0 && !pod.api_conditions;
   for (int piece = 0; piece < kPieces; ++piece) {
     if (pod.rejected && !only_when_rejected(piece)) continue;
-    // What never was there need not be removed.
-    const bool first_time = piece == kResize ? pod.sent[piece] == 0 : fresh;
-    piece_text.clear();
-    add_piece(pod, piece, first_time, context, &piece_text);
-    if (piece_text.empty()) continue;
-    // The hash is of the text without nulls, so that it does not depend on what was there before.
-    std::string plain;
-    if (!first_time && piece != kResize) {
-      add_piece(pod, piece, true, context, &plain);
-    } else {
-      plain = piece_text;
-    }
-    const uint32_t hash = piece_hash(plain);
-    if (hash == pod.sent[piece]) continue;
-    pod.sent[piece] = hash;
+    const uint32_t state = piece_state(pod, piece, context);
+    if (state == 0 || state == pod.sent[piece]) continue;
     std::string& to = piece >= kResize ? conditions : body;
-    if (!to.empty()) to += ",";
-    to += piece_text;
+    const size_t before = to.size();
+    if (before > 0) to += ",";
+    const size_t comma = to.size();
+    add_piece(pod, piece, fresh && piece != kResize, context, &to);
+    if (to.size() == comma) to.resize(before);
+    pod.sent[piece] = state;
   }
   if (body.empty() && conditions.empty()) return {};
   if (pod.rejected) add_removed(pod, &body);
@@ -302,11 +356,7 @@ std::string render_patch(Pod& pod, const StatusContext& context) {
 }
 
 void assume_sent(Pod& pod, const StatusContext& context) {
-  for (int piece = 0; piece < kPieces; ++piece) {
-    std::string text;
-    add_piece(pod, piece, true, context, &text);
-    pod.sent[piece] = text.empty() ? 0 : piece_hash(text);
-  }
+  for (int piece = 0; piece < kPieces; ++piece) pod.sent[piece] = piece_state(pod, piece, context);
 }
 
 }  // namespace ghostfleet::agent
