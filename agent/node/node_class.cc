@@ -50,10 +50,14 @@ SortedPairs sorted(const StringPairs& pairs) {
   return map;
 }
 
-void put_metadata(const NodeTemplate& t, const NodeOptions& options, std::string* out) {
+SortedPairs labels_of(const NodeTemplate& t, const NodeOptions& options) {
   SortedPairs labels = sorted(default_labels(t));
   for (const auto& [k, v] : t.labels) labels[k] = v;
   if (!options.fleet.empty()) labels[std::string(kFleetLabel)] = options.fleet;
+  return labels;
+}
+
+void put_metadata(const NodeTemplate& t, const SortedPairs& labels, std::string* out) {
   SortedPairs annotations = sorted(t.annotations);
   annotations["volumes.kubernetes.io/controller-managed-attach-detach"] = "true";
   put_key("metadata", out);
@@ -237,7 +241,9 @@ NodeClass::NodeClass(NodeTemplate node_template, NodeOptions options)
 
 void NodeClass::render_node() {
   std::string text = R"({"kind":"Node","apiVersion":"v1")";
-  put_metadata(template_, options_, &text);
+  const SortedPairs labels = labels_of(template_, options_);
+  label_count_ = labels.size();
+  put_metadata(template_, labels, &text);
   put_spec(template_, &text);
   put_status(template_, &text);
   text += '}';

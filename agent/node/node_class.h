@@ -58,6 +58,11 @@ class NodeClass {
 
   const NodeTemplate& node_template() const { return template_; }
   const NodeOptions& options() const { return options_; }
+  // How many labels a node of this class has when it is made.
+  size_t label_count() const { return label_count_; }
+  const StringPairs& allocatable() const {
+    return template_.allocatable.empty() ? template_.capacity : template_.allocatable;
+  }
 
   // A Node as it is first POSTed: full status, Ready False with `not_ready_message`.
   std::string node_body(const NodeIdentity& identity, WallTime now, std::string_view not_ready_message) const;
@@ -87,6 +92,7 @@ class NodeClass {
   NodeOptions options_;
   std::vector<Piece> node_;
   size_t node_size_ = 0;
+  size_t label_count_ = 0;
 };
 
 // The labels a kubelet itself keeps right on an existing node, for the keys it has a value for, with places unfilled.

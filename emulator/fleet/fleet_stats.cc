@@ -79,7 +79,8 @@ void ShardStats::error(std::string_view kind) {
     it->second->add();
     return;
   }
-  Counter& counter = registry.counter("ghostfleet_errors_total", "Requests that failed.", {{"kind", std::string(kind)}});
+  Counter& counter =
+      registry.counter("ghostfleet_errors_total", "Requests that failed.", {{"kind", std::string(kind)}});
   const std::lock_guard lock(mutex_);
   errors_.emplace(kind, &counter);
   counter.add();

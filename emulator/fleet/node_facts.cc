@@ -1,0 +1,75 @@
+#include "emulator/fleet/node_facts.h"
+
+#include <algorithm>
+#include <string>
+
+#include "agent/node/json_scan.h"
+
+namespace ghostfleet::emulator {
+namespace {
+
+using agent::ArrayScan;
+using agent::ObjectScan;
+using agent::scan_member;
+using agent::scan_path;
+using agent::scan_string;
+
+void append_member(std::string_view key, std::string_view value, std::string* out) {
+  if (value.empty()) return;
+  if (out->back() != '{') out->push_back(',');
+  out->append("\"").append(key).append("\":").append(value);
+}
+
+size_t count_members(std::string_view object) {
+  ObjectScan scan(object);
+  std::string_view key;
+  std::string_view value;
+  size_t n = 0;
+  while (scan.next(&key, &value)) ++n;
+  return n;
+}
+
+// Those that are not mirrors of conditions.
+size_t count_taints(std::string_view taints) {
+  ArrayScan scan(taints);
+  std::string_view taint;
+  size_t n = 0;
+  while (scan.next(&taint)) {
+    if (!scan_string(scan_member(taint, "key")).starts_with("node.kubernetes.io/")) ++n;
+  }
+  return n;
+}
+
+}  // namespace
+
+std::shared_ptr<const kube::Json> node_facts_object(std::string_view json) {
+  const std::string_view metadata = scan_member(json, "metadata");
+  const std::string_view spec = scan_member(json, "spec");
+  std::string text = R"({"metadata":{)";
+  append_member("name", scan_member(metadata, "name"), &text);
+  append_member("uid", scan_member(metadata, "uid"), &text);
+  append_member("labels", scan_member(metadata, "labels"), &text);
+  text += R"(},"spec":{)";
+  append_member("taints", scan_member(spec, "taints"), &text);
+  append_member("unschedulable", scan_member(spec, "unschedulable"), &text);
+  text += R"(},"status":{)";
+  append_member("allocatable", scan_path(json, {"status", "allocatable"}), &text);
+  text += "}}";
+  auto parsed = kube::parse_json(text);
+  if (!parsed.ok()) return nullptr;
+  return std::make_shared<const kube::Json>(std::move(parsed).value());
+}
+
+bool node_deviates(std::string_view json, const agent::NodeClass& node_class) {
+  if (count_members(scan_path(json, {"metadata", "labels"})) != node_class.label_count()) return true;
+  const std::string_view spec = scan_member(json, "spec");
+  if (count_taints(scan_member(spec, "taints")) != node_class.node_template().taints.size()) return true;
+  const std::string_view allocatable = scan_path(json, {"status", "allocatable"});
+  const agent::StringPairs& wanted = node_class.allocatable();
+  if (count_members(allocatable) != wanted.size()) return true;
+  return std::any_of(wanted.begin(), wanted.end(), [allocatable](const auto& resource) {
+    return scan_string(scan_member(allocatable, resource.first)) != resource.second;
+  });
+}
+
+}  // namespace ghostfleet::emulator

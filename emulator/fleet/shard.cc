@@ -1,0 +1,255 @@
+#include "emulator/fleet/shard.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "emulator/fleet/shard_hosts.h"
+
+namespace ghostfleet::emulator {
+namespace {
+
+constexpr Duration kShortestNap = std::chrono::milliseconds(1);
+constexpr Duration kLongestNap = std::chrono::milliseconds(10);
+constexpr Duration kPublishEvery = std::chrono::milliseconds(200);
+constexpr Duration kNoticeEvery = std::chrono::milliseconds(500);
+constexpr uint64_t kConflictsOfTwoFleets = 20;
+
+kube::KubeClientOptions client_options(const ShardConfig& config) {
+  kube::KubeClientOptions options;
+  options.max_connections = config.http.max_connections;
+  options.max_streams_per_connection = config.http.max_streams_per_connection;
+  options.seed = config.seed;
+  return options;
+}
+
+}  // namespace
+
+void Shard::RowHost::arm(agent::Tag tag, TimePoint at) {
+  if (tag == agent::NodeMachine::kEventTimer) {  // rare, and only in full fidelity
+    shard_.loop_.run_after(at - now(),
+                           [&shard = shard_, row = row_, tag] { shard.machines_[row].on_timer(shard.host(row), tag); });
+    return;
+  }
+  shard_.wheel_.arm(row_ * 2 + static_cast<uint32_t>(tag - 1), at);
+}
+
+void Shard::RowHost::disarm(agent::Tag tag) {
+  if (tag == agent::NodeMachine::kEventTimer) return;
+  shard_.wheel_.cancel(row_ * 2 + static_cast<uint32_t>(tag - 1));
+}
+
+const std::string& Shard::RowHost::name() {
+  if (!have_name_) name_ = shard_.config_.names->name(shard_.node_of(row_));
+  have_name_ = true;
+  return name_;
+}
+
+const agent::NodeIdentity& Shard::RowHost::identity() {
+  if (!have_identity_) identity_ = shard_.config_.names->identity(shard_.node_of(row_));
+  have_identity_ = true;
+  return identity_;
+}
+
+Shard::Shard(ShardConfig config)
+    : config_(std::move(config)),
+      rng_(config_.seed * 1000003 + config_.number),
+      ramp_(config_.register_rate),
+      wheel_(loop_.now()),
+      pod_wheel_(loop_.now()),
+      host_(std::make_unique<RowHost>(*this)),
+      sender_(loop_, stats_, *this) {
+  const uint32_t all = config_.names->size();
+  const uint32_t rows = all / config_.count + (config_.number < all % config_.count ? 1 : 0);
+  machines_.resize(rows);
+  flags_.resize(rows);
+  wheel_.resize(rows * 2);
+  stats_.nodes.set(rows);
+  if (config_.connections == ConnectionMode::kPerNode) {
+    links_.resize(rows);
+  } else {
+    client_ = kube::KubeClient::create(loop_, config_.http, config_.path_prefix, config_.auth, client_options(config_));
+  }
+}
+
+Shard::~Shard() {
+  stop();
+  pods_.clear();
+  links_.clear();
+  client_.reset();  // before the sender whose calls it holds
+}
+
+void Shard::start() {
+  loop_.post([this] { tick(); });
+  thread_ = std::thread([this] { loop_.run(); });
+}
+
+void Shard::stop() {
+  if (!thread_.joinable()) return;
+  loop_.stop();
+  thread_.join();
+}
+
+Shard::RowHost& Shard::host(uint32_t row) {
+  host_->point_at(row);
+  return *host_;
+}
+
+const agent::NodeClass& Shard::class_of(uint32_t row) const {
+  return *config_.classes[config_.names->group_of(node_of(row))];
+}
+
+kube::KubeClient& Shard::client_of(uint32_t row) {
+  if (client_) return *client_;
+  std::unique_ptr<NodeLink>& link = links_[row];
+  if (!link) {
+    link = std::make_unique<NodeLink>();
+    link->client =
+        kube::KubeClient::create(loop_, config_.http, config_.path_prefix, config_.auth, client_options(config_));
+  }
+  return *link->client;
+}
+
+void Shard::send(uint32_t row, const agent::ApiRequest& request) { sender_.send(client_of(row), row, request); }
+
+void Shard::tick() {
+  const TimePoint now = loop_.now();
+  wheel_.advance(now, [this](uint32_t index) { machines_[index / 2].on_timer(host(index / 2), index % 2 + 1); });
+  pod_wheel_.advance(now, [this](uint32_t slot) { pod_timer_fired(slot); });
+  pump_ramp();
+  if (now >= next_publish_) publish();
+  const TimePoint next = std::min(wheel_.next_deadline_hint(now), pod_wheel_.next_deadline_hint(now));
+  loop_.run_after(std::clamp(next - now, kShortestNap, kLongestNap), [this] { tick(); });
+}
+
+void Shard::publish() {
+  next_publish_ = loop_.now() + kPublishEvery;
+  stats_.in_flight.set(static_cast<double>(sender_.in_flight()));
+  stats_.ramp_window.set(ramp_.window());
+  if (!client_) {
+    stats_.connections.set(static_cast<double>(
+        std::count_if(links_.begin(), links_.end(), [](const auto& link) { return link != nullptr; })));
+    return;
+  }
+  const kube::http::HttpClientStats s = client_->http().stats();
+  stats_.queued.set(static_cast<double>(s.queued));
+  stats_.connections.set(static_cast<double>(s.open_connections));
+}
+
+void Shard::existing_node(uint32_t row, const std::string& json, uint64_t lease_version) {
+  flags_[row] |= kStarted;
+  machines_[row].take_over(host(row), json, lease_version);
+}
+
+void Shard::begin_registration() {
+  registering_ = true;
+  pump_ramp();
+}
+
+void Shard::pump_ramp() {
+  if (!registering_) return;
+  const TimePoint now = loop_.now();
+  while (next_row_ < machines_.size()) {
+    const uint32_t row = next_row_;
+    if ((flags_[row] & kStarted) == 0) {
+      if (!ramp_.take(now)) return;
+      flags_[row] |= kStarted | kOnTheWay;
+      machines_[row].start(host(row));
+    }
+    ++next_row_;
+  }
+}
+
+// A node that is no longer on its way makes room for another.
+void Shard::settle(uint32_t row) {
+  if ((flags_[row] & kOnTheWay) == 0) return;
+  flags_[row] &= static_cast<uint8_t>(~kOnTheWay);
+  ramp_.finished();
+}
+
+void Shard::count(uint32_t row, Flag flag, bool on, Gauge& gauge, uint64_t* number) {
+  if (((flags_[row] & flag) != 0) == on) return;
+  flags_[row] = static_cast<uint8_t>(on ? flags_[row] | flag : flags_[row] & ~flag);
+  *number += on ? 1 : UINT64_MAX;  // minus one
+  gauge.set(static_cast<double>(*number));
+}
+
+void Shard::notice(uint32_t row, agent::NodeNotice what, std::string_view detail) {
+  const auto say = [&](std::string_view text) {
+    const TimePoint now = loop_.now();
+    if (!config_.notice || now < next_notice_) return;
+    next_notice_ = now + kNoticeEvery;
+    config_.notice(fmt::format("node {}: {}", host(row).name(), text));
+  };
+  switch (what) {
+    case agent::NodeNotice::kRegistered:
+      count(row, kRegisteredFlag, true, stats_.registered, &registered_);
+      count(row, kGoneFlag, false, stats_.deleted, &deleted_);
+      if (!detail.empty()) stats_.taken_over.add();
+      loop_.post([this, row] { run_pending(row); });
+      break;
+    case agent::NodeNotice::kReady:
+      count(row, kReadyFlag, true, stats_.ready, &ready_);
+      settle(row);
+      if ((flags_[row] & kEverReady) == 0) {
+        flags_[row] |= kEverReady;
+        stats_.last_first_ready = loop_.now().ns;
+        stats_.ever_ready.fetch_add(1);
+        if (config_.node_settled) config_.node_settled();
+      }
+      break;
+    case agent::NodeNotice::kNotOurs:
+      stats_.not_ours.set(static_cast<double>(++not_ours_));
+      settle(row);
+      say(detail);
+      if (config_.node_settled) config_.node_settled();
+      break;
+    case agent::NodeNotice::kDeleted:
+      count(row, kReadyFlag, false, stats_.ready, &ready_);
+      count(row, kRegisteredFlag, false, stats_.registered, &registered_);
+      count(row, kGoneFlag, true, stats_.deleted, &deleted_);
+      settle(row);
+      say("deleted by somebody");
+      break;
+    case agent::NodeNotice::kRefused:
+      settle(row);
+      say(fmt::format("the API server refuses it: {}", detail.empty() ? "forbidden" : detail));
+      break;
+  }
+}
+
+void Shard::on_measured(Duration latency, bool overloaded) {
+  if (registering_ && next_row_ < machines_.size()) ramp_.answered(loop_.now(), latency, overloaded);
+}
+
+void Shard::on_answer(uint32_t row, agent::Tag tag, const agent::ApiResponse& response) {
+  if (tag == kFactsTag) {
+    facts_answered(row, response);
+  } else if ((tag & agent::kPodTagBit) != 0) {
+    const auto it = pods_.find(row);
+    if (it == pods_.end() || !it->second->manager) return;
+    it->second->manager->on_response(tag, response);
+    count_pods(*it->second);
+  } else {
+    conflict_seen(row, tag, response.status);
+    machines_[row].on_response(host(row), tag, response);
+    if (registering_ && next_row_ < machines_.size()) pump_ramp();
+  }
+}
+
+// Somebody else renews our leases: most likely a second fleet of the same name.
+void Shard::conflict_seen(uint32_t row, agent::Tag, int status) {
+  if (status != 409 || (flags_[row] & kRegisteredFlag) == 0) return;
+  if (++lease_conflicts_ != kConflictsOfTwoFleets || !config_.notice) return;
+  config_.notice("many conflicts on leases: does another process run a fleet of this name?");
+}
+
+void Shard::node_seen(uint32_t row, const std::string& json, bool deviates) {
+  flags_[row] = static_cast<uint8_t>(deviates ? flags_[row] | kDeviates : flags_[row] & ~kDeviates);
+  machines_[row].on_node_seen(host(row), json);
+  update_facts(row, json);
+}
+
+void Shard::node_deleted(uint32_t row, const agent::NodeUid& uid) { machines_[row].on_node_deleted(host(row), uid); }
+
+}  // namespace ghostfleet::emulator

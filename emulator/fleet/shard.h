@@ -1,0 +1,147 @@
+// Shard: one thread's part of a fleet: a table of node machines, their timers, their pods, and the connections their
+// requests go over.
+//
+// A row costs the machine (less than 100 bytes), two timers of 24 bytes and a byte of flags. Names and bodies are
+// computed; pods cost only where there are pods.
+//
+// Thread rule: everything below the line runs on the shard's loop (others post there); start and stop belong to the
+// owner's thread; stats may be read from any.
+// Ownership: owns its loop, thread and clients; the names of the config outlive it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "agent/node/node_machine.h"
+#include "agent/pod/pod_manager.h"
+#include "base/event_loop.h"
+#include "base/timer_wheel.h"
+#include "emulator/fleet/fleet.h"
+#include "emulator/fleet/identity.h"
+#include "emulator/fleet/ramp.h"
+#include "emulator/fleet/sender.h"
+#include "kube/client/reflector.h"
+
+namespace ghostfleet::emulator {
+
+struct ShardConfig {
+  uint32_t number = 0, count = 1;  // node n of the fleet is in shard n mod count, as row n div count
+  const FleetNames* names = nullptr;
+  std::vector<std::shared_ptr<const agent::NodeClass>> classes;  // by group
+  std::shared_ptr<const agent::PodOptions> pods;
+  bool run_pods = true;
+  ConnectionMode connections = ConnectionMode::kShared;
+  kube::http::HttpClientOptions http;
+  std::string path_prefix;
+  kube::ClientAuth auth;
+  double register_rate = 0;
+  uint64_t seed = 1;
+  std::function<void(const std::string&)> notice;
+  std::function<void()> node_settled;  // a node became Ready for the first time or turned out not to be ours
+};
+
+class Shard final : private AnswerSink {
+ public:
+  explicit Shard(ShardConfig config);
+  ~Shard() override;
+  Shard(const Shard&) = delete;
+  Shard& operator=(const Shard&) = delete;
+
+  void start();
+  void stop();
+  EventLoop& loop() { return loop_; }
+  const ShardStats& stats() const { return stats_; }
+  uint32_t rows() const { return static_cast<uint32_t>(machines_.size()); }
+
+  // ---- on the loop
+  // A node of an earlier run, before begin_registration. `lease_version` 0: not known.
+  void existing_node(uint32_t row, const std::string& json, uint64_t lease_version);
+  void begin_registration();
+  void node_seen(uint32_t row, const std::string& json, bool deviates);
+  void node_deleted(uint32_t row, const agent::NodeUid& uid);
+  void pod_seen(uint32_t row, std::string json);
+  void pod_deleted(uint32_t row, const std::string& ns, const std::string& name, const std::string& uid);
+
+ private:
+  class RowHost;
+  class PodHost;
+  class LinkWatch;
+  struct NodePods;
+  struct NodeLink;
+  static constexpr agent::Tag kFactsTag = agent::Tag{1} << 62;  // our own GET of a Node, for its pods
+  enum Flag : uint8_t {
+    kStarted = 1,
+    kOnTheWay = 2,
+    kRegisteredFlag = 4,
+    kReadyFlag = 8,
+    kEverReady = 16,
+    kDeviates = 32,
+    kSeenReady = 64,
+    kGoneFlag = 128,
+  };
+
+  void on_answer(uint32_t row, agent::Tag tag, const agent::ApiResponse& response) override;
+  void on_measured(Duration latency, bool overloaded) override;
+
+  void tick();
+  void pump_ramp();
+  void publish();
+  uint32_t node_of(uint32_t row) const { return row * config_.count + config_.number; }
+  const agent::NodeClass& class_of(uint32_t row) const;
+  kube::KubeClient& client_of(uint32_t row);
+  RowHost& host(uint32_t row);
+  void send(uint32_t row, const agent::ApiRequest& request);
+  void settle(uint32_t row);
+  void notice(uint32_t row, agent::NodeNotice what, std::string_view detail);
+  void count(uint32_t row, Flag flag, bool on, Gauge& gauge, uint64_t* number);
+  void conflict_seen(uint32_t row, agent::Tag tag, int status);
+
+  // pods
+  NodePods& pods_of(uint32_t row);
+  agent::PodManager& manager_of(uint32_t row, NodePods& pods);
+  void run_pending(uint32_t row);
+  void facts_answered(uint32_t row, const agent::ApiResponse& response);
+  void update_facts(uint32_t row, const std::string& node_json);
+  void count_pods(NodePods& pods);
+  void arm_pod_timer(uint32_t row, agent::Tag tag, TimePoint at);
+  void disarm_pod_timer(uint32_t row, agent::Tag tag);
+  void pod_timer_fired(uint32_t slot);
+
+  // per-node connections
+  void open_watch(uint32_t row, agent::NodeWatch watch);
+
+  ShardConfig config_;
+  EventLoop loop_;
+  ShardStats stats_;
+  Rng rng_;
+  Ramp ramp_;
+  std::vector<agent::NodeMachine> machines_;
+  std::vector<uint8_t> flags_;
+  TimerWheel wheel_;      // index: row * 2 + (lease 0, work 1)
+  TimerWheel pod_wheel_;  // index: a slot of pod_slots_
+  struct PodSlot {
+    uint32_t row = 0;
+    agent::Tag tag = 0;
+  };
+  std::vector<PodSlot> pod_slots_;
+  std::vector<uint32_t> free_pod_slots_;
+  std::unordered_map<uint32_t, std::unique_ptr<NodePods>> pods_;
+  std::unique_ptr<RowHost> host_;
+  Sender sender_;
+  std::unique_ptr<kube::KubeClient> client_;      // shared mode
+  std::vector<std::unique_ptr<NodeLink>> links_;  // per-node mode
+  std::thread thread_;
+  uint32_t next_row_ = 0;
+  bool registering_ = false;
+  uint64_t registered_ = 0, ready_ = 0, not_ours_ = 0, deleted_ = 0;
+  size_t pod_count_ = 0, running_count_ = 0;
+  uint64_t lease_conflicts_ = 0;
+  TimePoint next_publish_;
+  TimePoint next_notice_;
+};
+
+}  // namespace ghostfleet::emulator

@@ -1,0 +1,93 @@
+// The parts of a Shard that its .cc files share: the hosts it lends to machines, the pods of a node, a node's own
+// connection. Not for others.
+//
+// Thread rule: the shard's loop.
+#pragma once
+
+#include "emulator/fleet/shard.h"
+
+namespace ghostfleet::emulator {
+
+// One for all rows: it is pointed at a row for the time of a call.
+class Shard::RowHost final : public agent::NodeHost {
+ public:
+  explicit RowHost(Shard& shard) : shard_(shard) {}
+  void point_at(uint32_t row) {
+    if (row == row_) return;
+    row_ = row;
+    have_name_ = have_identity_ = false;
+  }
+
+  TimePoint now() const override { return shard_.loop_.now(); }
+  WallTime wall_now() const override { return SystemClock::instance().wall_now(); }
+  Rng& rng() override { return shard_.rng_; }
+  void send(agent::ApiRequest request) override { shard_.send(row_, request); }
+  void arm(agent::Tag tag, TimePoint at) override;
+  void disarm(agent::Tag tag) override;
+  const agent::NodeClass& node_class() const override { return shard_.class_of(row_); }
+  const std::string& name() override;
+  const agent::NodeIdentity& identity() override;
+  void open_watch(agent::NodeWatch watch) override { shard_.open_watch(row_, watch); }
+  void notice(agent::NodeNotice what, std::string_view detail) override { shard_.notice(row_, what, detail); }
+  void renewed(Duration lateness) override {
+    shard_.stats_.renewals.add();
+    shard_.stats_.lateness.record(lateness);
+  }
+
+ private:
+  Shard& shard_;
+  uint32_t row_ = UINT32_MAX;
+  bool have_name_ = false, have_identity_ = false;
+  std::string name_;
+  agent::NodeIdentity identity_;
+};
+
+class Shard::PodHost final : public agent::Host {
+ public:
+  PodHost(Shard& shard, uint32_t row) : shard_(shard), row_(row) {}
+  TimePoint now() const override { return shard_.loop_.now(); }
+  WallTime wall_now() const override { return SystemClock::instance().wall_now(); }
+  Rng& rng() override { return shard_.rng_; }
+  void send(agent::ApiRequest request) override { shard_.send(row_, request); }
+  void arm(agent::Tag tag, TimePoint at) override { shard_.arm_pod_timer(row_, tag, at); }
+  void disarm(agent::Tag tag) override { shard_.disarm_pod_timer(row_, tag); }
+
+ private:
+  Shard& shard_;
+  uint32_t row_;
+};
+
+struct Shard::NodePods {
+  NodePods(Shard& shard, uint32_t row) : host(shard, row) {}
+  PodHost host;
+  agent::NodeFacts facts;
+  std::unordered_map<agent::Tag, uint32_t> timers;  // to slots; destroyed after the manager that disarms them
+  std::unique_ptr<agent::PodManager> manager;
+  std::vector<std::string> pending;  // pods that came before the node was registered or its facts known
+  bool asking = false;               // a GET of the Node is on its way
+  size_t counted = 0, counted_running = 0;
+};
+
+// Forwards what a node's own watch tells.
+class Shard::LinkWatch final : public kube::ReflectorHandler {
+ public:
+  LinkWatch(Shard& shard, uint32_t row, agent::NodeWatch watch) : shard_(shard), row_(row), watch_(watch) {}
+  void on_added(const kube::ObjectView& object) override { on_modified(object); }
+  void on_modified(const kube::ObjectView& object) override;
+  void on_deleted(const kube::ObjectView& object) override;
+  void on_synced() override {}
+  std::unique_ptr<kube::Reflector> reflector;
+
+ private:
+  Shard& shard_;
+  uint32_t row_;
+  agent::NodeWatch watch_;
+  std::unordered_map<std::string, std::string> uids_;  // of pods, by namespace/name
+};
+
+struct Shard::NodeLink {
+  std::unique_ptr<kube::KubeClient> client;
+  std::vector<std::unique_ptr<LinkWatch>> watches;  // destroyed before the client
+};
+
+}  // namespace ghostfleet::emulator

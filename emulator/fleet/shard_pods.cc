@@ -1,0 +1,193 @@
+// The pods of a shard's nodes, and the watches of nodes that have a connection of their own.
+#include "agent/node/json_scan.h"
+#include "emulator/fleet/node_facts.h"
+#include "emulator/fleet/shard_hosts.h"
+
+namespace ghostfleet::emulator {
+
+Shard::NodePods& Shard::pods_of(uint32_t row) {
+  std::unique_ptr<NodePods>& pods = pods_[row];
+  if (!pods) pods = std::make_unique<NodePods>(*this, row);
+  return *pods;
+}
+
+// The manager of a node is made with its first pod.
+agent::PodManager& Shard::manager_of(uint32_t row, NodePods& pods) {
+  if (pods.manager) return *pods.manager;
+  const uint32_t node = node_of(row);
+  const agent::NodeIdentity identity = config_.names->identity(node);
+  pods.facts.name = identity.name;
+  pods.facts.host_ip = identity.internal_ip;
+  pods.facts.uid = machines_[row].uid().to_string();
+  pods.facts.pod_ip = [names = config_.names, node](uint32_t n) { return names->pod_ip(node, n); };
+  if (!pods.facts.object) {
+    pods.facts.object = node_facts_object(class_of(row).node_body(identity, SystemClock::instance().wall_now(), {}));
+  }
+  pods.manager = agent::PodManager::create(pods.facts, config_.pods, pods.host);
+  return *pods.manager;
+}
+
+void Shard::pod_seen(uint32_t row, std::string json) {
+  if (!config_.run_pods || machines_[row].phase() == agent::NodeMachine::Phase::kNotOurs) return;
+  NodePods& pods = pods_of(row);
+  pods.pending.push_back(std::move(json));
+  run_pending(row);
+}
+
+// Pods wait for their node to be registered, and for its object when it is not as its template says.
+void Shard::run_pending(uint32_t row) {
+  const auto it = pods_.find(row);
+  if (it == pods_.end()) return;
+  NodePods& pods = *it->second;
+  if (pods.pending.empty() || pods.asking || (flags_[row] & kRegisteredFlag) == 0) return;
+  if (!pods.manager && !pods.facts.object && (flags_[row] & kDeviates) != 0) {
+    pods.asking = true;
+    agent::ApiRequest get;
+    get.tag = kFactsTag;
+    get.target = agent::NodeClass::node_path(config_.names->name(node_of(row)));
+    send(row, get);
+    return;
+  }
+  agent::PodManager& manager = manager_of(row, pods);
+  pods.facts.uid = machines_[row].uid().to_string();
+  std::vector<std::string> pending;
+  pending.swap(pods.pending);
+  for (const std::string& text : pending) {
+    const auto pod = kube::parse_json(text);
+    if (pod.ok()) manager.on_pod(*pod);
+  }
+  count_pods(pods);
+}
+
+void Shard::facts_answered(uint32_t row, const agent::ApiResponse& response) {
+  NodePods& pods = pods_of(row);
+  pods.asking = false;
+  if (response.ok()) pods.facts.object = node_facts_object(response.body);
+  if (!pods.facts.object) flags_[row] &= static_cast<uint8_t>(~kDeviates);  // then the template has to do
+  run_pending(row);
+}
+
+void Shard::update_facts(uint32_t row, const std::string& node_json) {
+  const auto it = pods_.find(row);
+  if (it == pods_.end()) return;
+  auto object = node_facts_object(node_json);
+  if (object) it->second->facts.object = std::move(object);
+}
+
+void Shard::pod_deleted(uint32_t row, const std::string& ns, const std::string& name, const std::string& uid) {
+  const auto it = pods_.find(row);
+  if (it == pods_.end()) return;
+  NodePods& pods = *it->second;
+  std::erase_if(pods.pending, [&uid](const std::string& json) {
+    return agent::scan_string(agent::scan_path(json, {"metadata", "uid"})) == uid;
+  });
+  if (!pods.manager) return;
+  pods.manager->on_pod_deleted(ns, name, uid);
+  count_pods(pods);
+}
+
+void Shard::count_pods(NodePods& pods) {
+  const size_t all = pods.manager->pod_count();
+  const size_t running = pods.manager->running_count();
+  pod_count_ += all - pods.counted;
+  running_count_ += running - pods.counted_running;
+  pods.counted = all;
+  pods.counted_running = running;
+  stats_.pods.set(static_cast<double>(pod_count_));
+  stats_.pods_running.set(static_cast<double>(running_count_));
+}
+
+void Shard::arm_pod_timer(uint32_t row, agent::Tag tag, TimePoint at) {
+  NodePods& pods = pods_of(row);
+  const auto [it, fresh] = pods.timers.try_emplace(tag, 0);
+  if (fresh) {
+    if (free_pod_slots_.empty()) {
+      it->second = static_cast<uint32_t>(pod_slots_.size());
+      pod_slots_.push_back({row, tag});
+      pod_wheel_.resize(static_cast<uint32_t>(pod_slots_.size()));
+    } else {
+      it->second = free_pod_slots_.back();
+      free_pod_slots_.pop_back();
+      pod_slots_[it->second] = {row, tag};
+    }
+  }
+  pod_wheel_.arm(it->second, at);
+}
+
+void Shard::disarm_pod_timer(uint32_t row, agent::Tag tag) {
+  NodePods& pods = pods_of(row);
+  const auto it = pods.timers.find(tag);
+  if (it == pods.timers.end()) return;
+  pod_wheel_.cancel(it->second);
+  free_pod_slots_.push_back(it->second);
+  pods.timers.erase(it);
+}
+
+void Shard::pod_timer_fired(uint32_t slot) {
+  const PodSlot fired = pod_slots_[slot];
+  NodePods& pods = pods_of(fired.row);
+  pods.timers.erase(fired.tag);
+  free_pod_slots_.push_back(slot);
+  if (!pods.manager) return;
+  pods.manager->on_timer(fired.tag);
+  count_pods(pods);
+}
+
+void Shard::open_watch(uint32_t row, agent::NodeWatch watch) {
+  if (client_) return;  // the hub watches for all
+  kube::KubeClient& client = client_of(row);
+  const std::string name = config_.names->name(node_of(row));
+  kube::ReflectorOptions options;
+  options.seed = rng_.next();
+  switch (watch) {
+    case agent::NodeWatch::kOwnNode:
+      options.path = "/api/v1/nodes";
+      options.field_selector = "metadata.name=" + name;
+      break;
+    case agent::NodeWatch::kServices:
+      options.path = "/api/v1/services";
+      options.field_selector = "spec.clusterIP!=None";
+      break;
+    case agent::NodeWatch::kCsiDrivers: options.path = "/apis/storage.k8s.io/v1/csidrivers"; break;
+    case agent::NodeWatch::kRuntimeClasses: options.path = "/apis/node.k8s.io/v1/runtimeclasses"; break;
+    case agent::NodeWatch::kPods:
+      options.path = "/api/v1/pods";
+      options.field_selector = "spec.nodeName=" + name;
+      options.timeout_parameter = false;
+      options.keep = kube::ReflectorOptions::Keep::kNamesAndVersions;
+      break;
+  }
+  auto handler = std::make_unique<LinkWatch>(*this, row, watch);
+  handler->reflector = kube::Reflector::create(client, std::move(options), handler.get());
+  handler->reflector->start();
+  links_[row]->watches.push_back(std::move(handler));
+}
+
+void Shard::LinkWatch::on_modified(const kube::ObjectView& object) {
+  if (watch_ == agent::NodeWatch::kPods) {
+    uids_[std::string(object.ns) + "/" + std::string(object.name)] = object.uid;
+    shard_.pod_seen(row_, std::string(object.json));
+  }
+  if (watch_ != agent::NodeWatch::kOwnNode) return;
+  agent::NodeView view;
+  if (!agent::scan_node(object.json, shard_.class_of(row_).node_template(), &view)) return;
+  uint8_t& flags = shard_.flags_[row_];
+  if ((flags & kSeenReady) != 0 && !view.ready) shard_.stats_.not_ready.add();
+  flags = static_cast<uint8_t>(view.ready ? flags | kSeenReady : flags & ~kSeenReady);
+  shard_.node_seen(row_, std::string(object.json), node_deviates(object.json, shard_.class_of(row_)));
+}
+
+void Shard::LinkWatch::on_deleted(const kube::ObjectView& object) {
+  if (watch_ == agent::NodeWatch::kOwnNode) {
+    agent::NodeUid uid;
+    agent::NodeUid::parse(object.uid, &uid);
+    shard_.node_deleted(row_, uid);
+  }
+  if (watch_ != agent::NodeWatch::kPods) return;
+  const auto it = uids_.find(std::string(object.ns) + "/" + std::string(object.name));
+  const std::string uid = it == uids_.end() ? std::string(object.uid) : it->second;
+  if (it != uids_.end()) uids_.erase(it);
+  shard_.pod_deleted(row_, std::string(object.ns), std::string(object.name), uid);
+}
+
+}  // namespace ghostfleet::emulator
