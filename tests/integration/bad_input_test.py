@@ -1,0 +1,184 @@
+#!/usr/bin/env python3
+"""Wrong flags, files, credentials and requests: a clear message, the right exit code, and nothing half-made.
+
+usage: bad_input_test.py GHOSTFLEET
+"""
+import json
+import os
+import re
+import socket
+import ssl
+import subprocess
+import sys
+import time
+
+from plane import Plane
+
+FAILED = []
+
+
+def check(what, condition, detail=""):
+    print(f"{'ok  ' if condition else 'FAIL'} {what} {detail if not condition else ''}", flush=True)
+    if not condition:
+        FAILED.append(what)
+
+
+def run(plane, *words, timeout=60, env=None):
+    done = subprocess.run([plane.ghostfleet, *words], capture_output=True, text=True, timeout=timeout, env={**plane.env, **(env or {})}, stdin=subprocess.DEVNULL)
+    return done.returncode, done.stdout + done.stderr
+
+
+def expect(plane, what, words, code, pattern, **kwargs):
+    got, text = run(plane, *words, **kwargs)
+    check(what, got == code and re.search(pattern, text), f"exit code {got}, wanted {code} and /{pattern}/: {text[:500]}")
+
+
+def flags(p):
+    fleet = ["fleet", "--kubeconfig", p.kubeconfig, "--for", "1s"]
+    expect(p, "no subcommand", [], 2, r"subcommand")
+    expect(p, "unknown flag", ["up", "--nods", "3"], 2, r"--nods")
+    expect(p, "count 0", [*fleet, "--nodes", "0"], 2, r"--nodes 0: from 1 to")
+    expect(p, "count -1", [*fleet, "--nodes=-1"], 2, r"--nodes -1: from 1 to")
+    expect(p, "count 10 million", [*fleet, "--nodes", "10000000"], 2, r"--nodes 10000000: from 1 to")
+    expect(p, "count ten", [*fleet, "--nodes", "ten"], 2, r"a number is expected, e.g. 1000 or 10k")
+    expect(p, "unknown profile", [*fleet, "--nodes", "1", "--profile", "p5.48xlage"], 2, r"did you mean p5.48xlarge\?")
+    expect(p, "unknown profile file", [*fleet, "--nodes", "1", "--profile", "./nosuch.yaml"], 2, r"reading ./nosuch.yaml: No such file")
+    expect(p, "no kubeconfig", ["fleet", "--kubeconfig", p.home + "/nosuch", "--nodes", "1"], 1, r"nosuch: No such file")
+    expect(p, "no context", [*fleet, "--context", "other", "--nodes", "1"], 1, r"no context named other \(there are: ")
+    expect(p, "name template without index", [*fleet, "--nodes", "3", "--node-name", "same"], 2, r"\{index\}")
+    expect(p, "fleet name", [*fleet, "--nodes", "1", "--name", "Not_A_Label"], 2, r"a DNS label is expected")
+    expect(p, "--for", ["up", "--nodes", "1", "--for", "soon"], 2, r"a duration like 2m")
+    expect(p, "capacity", ["agent", "--kubeconfig", p.kubeconfig, "--node-name", "x", "--capacity", "cpu=lots"], 2, r"\"lots\" is no quantity")
+    port = p.server.rsplit(":", 1)[1]
+    expect(p, "port in use", ["up", "--nodes", "1", "--name", "other", "--port", port, "--for", "1s"], 1, rf"{port}.*in use")
+    expect(p, "kubeconfig of somebody else", ["up", "--nodes", "1", "--name", "other", "--port", "0", "--kubeconfig", __file__, "--for", "1s"], 1, r"was not written by ghostfleet")
+    expect(p, "summary on a full disk", [*fleet, "--nodes", "1", "--name", "full", "--summary", "/dev/full/x"], 1, r"--summary")
+
+
+def files(p):
+    path = os.path.join(p.home, "fleet.yaml")
+    with open(path, "w") as f:
+        f.write("apiVersion: ghostfleet.dev/v1alpha1\nkind: Fleet\nmetadata: {name: x}\nspec:\n  groups:\n  - {count: 1, profil: m5.large}\n")
+    expect(p, "fleet file", ["fleet", "--kubeconfig", p.kubeconfig, "-f", path], 2, r"fleet.yaml:6: spec.groups\[0\].profil: unknown field; did you mean profile\?")
+    with open(path, "w") as f:
+        f.write("a: [\n")
+    expect(p, "no YAML", ["fleet", "--kubeconfig", p.kubeconfig, "-f", path], 2, r"fleet.yaml")
+
+
+def credentials(p):
+    text = open(p.kubeconfig).read()
+
+    def variant(name, edit):
+        path = os.path.join(p.home, name)
+        with open(path, "w") as f:
+            f.write(edit(text))
+        return ["fleet", "--kubeconfig", path, "--nodes", "1", "--name", name, "--for", "1s"]
+
+    token_only = re.sub(r"\n    client-certificate-data:.*\n    client-key-data:.*", "", text)
+    expect(p, "wrong token", variant("badtoken", lambda t: re.sub(r"token: .*", "token: wrong", token_only)), 3, r"(?i)unauthorized|401")
+    other_ca = subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "1", "-subj", "/CN=other", "-keyout", "/dev/null"],
+                              capture_output=True, check=True).stdout
+    import base64
+    expect(p, "wrong CA", variant("badca", lambda t: re.sub(r"certificate-authority-data: .*", "certificate-authority-data: " + base64.b64encode(other_ca).decode(), t)), 3,
+           r"(?i)certificate")
+    check("no secret in the message", "wrong" not in run(p, *variant("badtoken", lambda t: re.sub(r"token: .*", "token: wrong", token_only)))[1].replace("wrong token", ""))
+    expect(p, "server not there", variant("gone", lambda t: re.sub(r"server: .*", "server: https://127.0.0.1:1", t)), 3, r"127.0.0.1:1.*refused")
+    p.request("POST", "/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "weak"}})
+    token = p.request("POST", "/api/v1/namespaces/default/serviceaccounts/weak/token", {"spec": {"expirationSeconds": 3600}})[1]["status"]["token"]
+    expect(p, "forbidden", variant("weak", lambda t: re.sub(r"token: .*", "token: " + token, token_only)), 3, r"(?i)cannot (list|create|get|watch).*nodes")
+
+
+def two_fleets(p):
+    first = subprocess.Popen([p.ghostfleet, "fleet", "--kubeconfig", p.kubeconfig, "--nodes", "2", "--name", "twice"], stdout=subprocess.DEVNULL, env=p.env)
+    try:
+        p.wait("first fleet runs", lambda: "twice" in run(p, "status")[1], 20)
+        expect(p, "two fleets of one name", ["fleet", "--kubeconfig", p.kubeconfig, "--nodes", "2", "--name", "twice", "--for", "1s"], 1, r"runs already \(process \d+\)")
+    finally:
+        first.terminate()
+        first.wait()
+
+
+def foreign_node(p):
+    p.request("POST", "/api/v1/nodes", {"metadata": {"name": "mine-0", "labels": {"keep": "me"}}})
+    code, text = run(p, "fleet", "--kubeconfig", p.kubeconfig, "--nodes", "2", "--name", "mine", "--for", "6s")
+    node = p.request("GET", "/api/v1/nodes/mine-0")[1]
+    check("a node that is not ours is left alone", "ghostfleet.dev/fleet" not in node["metadata"]["labels"] and node["metadata"]["labels"]["keep"] == "me", str(node["metadata"]))
+    check("and named", "mine-0" in text and "not ours" in text, text[:500])
+
+
+def raw(p, data, read_seconds=5):
+    """Sends bytes over TLS as HTTP/1.1; what comes back."""
+    host, port = p.server.split("//")[1].split(":")
+    with socket.create_connection((host, int(port)), timeout=read_seconds) as s:
+        with p.context.wrap_socket(s, server_hostname=host) as t:
+            try:
+                t.sendall(data)
+                out = b""
+                while chunk := t.recv(65536):
+                    out += chunk
+                    if b"\r\n\r\n" in out and len(out) > 400:
+                        break
+                return out
+            except (OSError, ssl.SSLError):
+                return b""
+
+
+def requests(p):
+    auth = f"Host: x\r\nAuthorization: Bearer {p.token}\r\n"
+    create = "/api/v1/namespaces/default/configmaps"
+    code, answer = p.request("POST", create, {"metadata": {"name": "big"}, "data": {"a": "x" * (3 * 1024 * 1024)}})
+    check("body over 3 MiB", code == 413, str(code))
+    check("header over 64 KiB", raw(p, f"GET /api HTTP/1.1\r\n{auth}X-Big: {'y' * 70000}\r\n\r\n".encode()).startswith(b"HTTP/1.1 431"))
+    deep = b'{"metadata":{"name":"deep"},"data":' + b'{"a":' * 10000 + b"1" + b"}" * 10000 + b"}"
+    code, answer = p.request("POST", create, deep)
+    check("JSON nested 10,000 deep", code == 400, str(code))
+    code, answer = p.request("POST", create, bytes.fromhex("6b3873000a0f0a02763112094e616d65"), "application/vnd.kubernetes.protobuf")
+    check("truncated protobuf", code == 400, f"{code} {answer}")
+    check("no HTTP at all", raw(p, b"\x00\x01\x02 nonsense\r\n\r\n").startswith(b"HTTP/1.1 400"))
+    code, answer = p.request("GET", "/api/v1/nodes", token="")
+    check("anonymous reads nothing", code in (401, 403), str(code))
+    code, answer = p.request("POST", create, {"metadata": {"name": "anonymous"}}, token="")
+    check("anonymous writes nothing", code in (401, 403), str(code))
+    code, answer = p.request("GET", "/api/v1/nodes", token="nonsense")
+    check("wrong token", code == 401 and answer.get("kind") == "Status", str(answer))
+    code, _ = p.request("GET", "/api/v1/namespaces/default/configmaps/deep")
+    check("nothing half-made", code == 404, str(code))
+
+
+def slow_loris(p):
+    """Two hundred connections that never finish their headers: the server answers others and cuts them."""
+    host, port = p.server.split("//")[1].split(":")
+    slow = []
+    for _ in range(200):
+        s = socket.create_connection((host, int(port)), timeout=5)
+        t = p.context.wrap_socket(s, server_hostname=host)
+        t.sendall(b"GET /api HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+        slow.append(t)
+    begin = time.monotonic()
+    code, _ = p.request("GET", "/readyz", raw=True)
+    check("others are served meanwhile", code == 200 and time.monotonic() - begin < 2)
+    slow[0].settimeout(20)
+    try:
+        ended = slow[0].recv(1024)
+        ended = ended == b"" or ended.startswith(b"HTTP/1.1 408")
+    except (ConnectionError, ssl.SSLError):
+        ended = True
+    except TimeoutError:
+        ended = False
+    check("and the slow ones are cut", ended)
+    for t in slow:
+        t.close()
+
+
+def main():
+    with Plane(sys.argv[1], nodes=3) as p:
+        for part in (flags, files, credentials, two_fleets, foreign_node, requests, slow_loris):
+            part(p)
+        check("the server still answers", p.request("GET", "/api/v1/nodes")[0] == 200)
+        check("a clean end", p.stop() == 0)
+    print(json.dumps({"failed": FAILED}))
+    sys.exit(1 if FAILED else 0)
+
+
+if __name__ == "__main__":
+    main()
