@@ -141,11 +141,11 @@ void write_map(const FieldInfo& f, const JsonObject& map, std::string* out) {
 void write_value(const FieldInfo& f, const Json& value, std::string* out) {
   if (f.repeated && value.is_array()) {
     // Go's memory has no empty lists after storage: what was [] reads as null.
-    if (value.get_array().empty() && !f.pointer) return void(out->append("null"));
+    if (value.get_array().empty() && !f.pointer) return write_zero(f, out);
     return write_list(f, value.get_array(), out);
   }
   if (f.map && value.is_object()) {
-    if (value.get_object().empty() && !f.pointer) return void(out->append("null"));
+    if (value.get_object().empty() && !f.pointer) return write_zero(f, out);
     return write_map(f, value.get_object(), out);
   }
   if (f.repeated || f.map || !value.is_null() || f.pointer) return write_one(f, value, out);

@@ -73,6 +73,7 @@ class Builder {
       add_field(row);
     }
     for (auto& type : types_) finish(type.get());
+    for (auto& type : types_) mark_objects(type.get());
     for (auto& type : types_) flatten(type.get());
     for (auto& type : types_) build_hash(type.get());
     for (auto& type : types_) all_.push_back(type.get());
@@ -303,6 +304,14 @@ class Builder {
     type->by_number.assign(highest + 1, -1);
     for (size_t i = 0; i < type->fields.size(); ++i) {
       if (const uint32_t n = type->fields[i].proto_number; n != 0) type->by_number[n] = static_cast<int16_t>(i);
+    }
+  }
+
+  static void mark_objects(TypeInfo* type) {
+    for (FieldInfo& f : type->fields) {
+      const bool items = f.json_name == "items" && type->type_meta;
+      f.empty_as_list = items && f.repeated;
+      f.fills_kind = f.repeated && !items && f.message != nullptr && f.message->type_meta;
     }
   }
 

@@ -1,6 +1,7 @@
 // The field table: every built-in API type with its fields, from fields.tsv (names and numbers of the Kubernetes API,
-// v1.37.0-beta.0). One table drives JSON, protobuf, strict decoding, order of keys, defaults, strategic merge,
-// server-side apply, OpenAPI and `kubectl explain`. A new kind is rows in that file, not code.
+// v1.37.0-beta.0; CSINode.status, new there, is optional here so that 1.36's answers stay as they are). One table
+// drives JSON, protobuf, strict decoding, order of keys, defaults, strategic merge, server-side apply, OpenAPI and
+// `kubectl explain`. A new kind is rows in that file, not code.
 //
 // Thread rule: built once on first use, immutable afterwards; pointers live for ever.
 #pragma once
@@ -64,6 +65,8 @@ struct FieldInfo {
   std::string go_element;
   // Present in JSON even when zero: `always` fields, and structs that are no pointers (omitempty does not touch them).
   bool always_written = false;
+  bool empty_as_list = false;  // the items of a list: [] when there are none, not null
+  bool fills_kind = false;     // whole objects inside another: each names its kind (volumeClaimTemplates)
 };
 
 // A field as it appears in JSON, embedded structs dissolved.

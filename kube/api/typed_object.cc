@@ -8,6 +8,22 @@ namespace {
 
 boost::json::string_view bsv(std::string_view s) { return {s.data(), s.size()}; }
 
+// Gives each object of a list its kind and apiVersion.
+void fill_kinds(const FieldInfo& f, Json* list) {
+  if (!list->is_array()) return;
+  const TypeInfo& type = *f.message;
+  const std::string api_version = type.group == "core" ? type.version : type.group + "/" + type.version;
+  for (Json& item : list->get_array()) {
+    if (!item.is_object()) continue;
+    JsonObject object;
+    object.reserve(item.get_object().size() + 2);
+    object.emplace("kind", type.short_name);
+    object.emplace("apiVersion", api_version);
+    for (auto& m : item.get_object()) object.emplace(m.key(), std::move(m.value()));
+    item = std::move(object);
+  }
+}
+
 }  // namespace
 
 Json zero_struct(const TypeInfo& type) {
@@ -20,7 +36,10 @@ Json zero_struct(const TypeInfo& type) {
   return object;
 }
 
-Json zero_value(const FieldInfo& f) { return f.pointer || f.repeated || f.map ? Json() : zero_element(f); }
+Json zero_value(const FieldInfo& f) {
+  if (f.empty_as_list) return JsonArray();
+  return f.pointer || f.repeated || f.map ? Json() : zero_element(f);
+}
 
 Json zero_element(const FieldInfo& f) {
   switch (f.kind) {
@@ -74,6 +93,7 @@ void build_object(const TypeInfo& type, std::vector<FieldSlot>* slots, size_t ba
       if (!f.always_written) continue;
       slot.value = zero_value(f);
     }
+    if (f.fills_kind) fill_kinds(f, &slot.value);
     object.emplace(bsv(f.json_name), std::move(slot.value));
     if (always != type.always_written.end() && *always == slot.field) ++always;
   }
