@@ -192,6 +192,7 @@ void Manager::update_pod(Pod& pod, const Json& json) {
   read_meta(pod, json);
   const uint32_t gates = pod.gates_true;
   read_conditions(pod, json);
+  take_phase(pod, json);
   take_deletion(pod, json);
   if (pod.stage == Stage::kActive && !pod.deleting && pod.generation != before) take_new_spec(pod, json);
   if (pod.stage == Stage::kActive && pod.gates_true != gates) request_sync(pod, host_.now());
@@ -203,6 +204,20 @@ void Manager::update_pod(Pod& pod, const Json& json) {
     pod.drift_due = host_.now() + host_.rng().between(std::chrono::seconds(1), std::chrono::seconds(9));
   }
   settle(pod);
+}
+
+// A pod that somebody else (the pod garbage collector, a taint manager) declared ended is stopped, and stays so.
+void Manager::take_phase(Pod& pod, const Json& json) {
+  const std::string_view phase = get_string(json, "status.phase");
+  if (pod.stage != Stage::kActive || pod.ended_by_other || (phase != "Failed" && phase != "Succeeded")) return;
+  pod.ended_by_other = true;
+  pod.shown = phase == "Failed" ? Phase::kFailed : Phase::kSucceeded;
+  const std::string_view reason = get_string(json, "status.reason");
+  if (!reason.empty()) {
+    pod.more().reason = reason;
+    pod.more().message = get_string(json, "status.message");
+  }
+  terminate(pod, Cause::kEnded);
 }
 
 void Manager::take_deletion(Pod& pod, const Json& json) {

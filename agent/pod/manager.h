@@ -43,6 +43,7 @@ class Manager final : public PodManager {
   void update_pod(Pod& pod, const kube::Json& json);
   void read_meta(Pod& pod, const kube::Json& json);
   void take_deletion(Pod& pod, const kube::Json& json);
+  void take_phase(Pod& pod, const kube::Json& json);
   void accept(Pod& pod, const kube::Json& json);
   void reject(Pod& pod, std::string reason, const std::string& message);
   void settle(Pod& pod);  // ends each entry: plays what is due, sends, arms

@@ -27,7 +27,7 @@ std::string_view phase_name(Phase phase);
 enum class Stage : unsigned char { kActive, kTerminating, kFinished };
 // What the pod's worker is busy with; until it is done nothing else happens to the pod.
 enum class Work : unsigned char { kNone, kMounting, kStarting, kPulling, kFetching, kKilling };
-enum class Cause : unsigned char { kDeleted, kDeadline, kCompleted };
+enum class Cause : unsigned char { kDeleted, kEnded, kCompleted };  // ended: by its deadline or by another writer
 
 enum class RunState : unsigned char { kAbsent, kRunning, kExited };
 // Why a container waits.
@@ -196,6 +196,7 @@ struct Pod {
   bool dirty : 1 = false, sending : 1 = false, terminal_acked : 1 = false;
   bool deleted_sent : 1 = false, api_conditions : 1 = false;
   bool kill_all : 1 = false, delete_next : 1 = false;
+  bool ended_by_other : 1 = false;           // another writer gave it the terminal phase that it shows
   uint8_t drift = 0;                         // bits of conditions that others overwrote
   uint32_t gates_true = 0, gates_known = 0;  // bits of readiness gates: True, and there at all
   uint32_t busy_with = 0;                    // container being pulled or fetched

@@ -206,6 +206,23 @@ TEST_P(PodManagerTest, ARestartedAgentTakesItsPodsOver) {
   EXPECT_NE(cluster_.text("c", "status.podIP"), cluster_.text("a", "status.podIP"));
 }
 
+TEST_P(PodManagerTest, APodThatOthersDeclaredFailedIsStopped) {
+  cluster_.create(pod_of("a", "stop-after=2s"));
+  cluster_.run_for(seconds(3));
+  cluster_.patch_status("a", json(R"({"phase":"Failed","reason":"Lost","message":"node was gone","conditions":
+      [{"type":"DisruptionTarget","status":"True","reason":"DeletionByPodGC"}]})"));
+  cluster_.run_for(seconds(20));
+  EXPECT_EQ(cluster_.text("a", "status.phase"), "Failed");
+  EXPECT_EQ(cluster_.text("a", "status.reason"), "Lost");
+  EXPECT_EQ(status_of("a", "DisruptionTarget"), "True/DeletionByPodGC");
+  EXPECT_EQ(status_of("a", "Ready"), "False/PodFailed");
+  EXPECT_EQ(get_int(container("a"), "state.terminated.exitCode", -1), 0);
+  EXPECT_EQ(cluster_.manager().running_count(), 0u);
+  const size_t before = requests();
+  cluster_.run_for(seconds(60));
+  EXPECT_EQ(requests(), before);
+}
+
 TEST_P(PodManagerTest, ForceDeletedPodsAreStoppedAndForgotten) {
   cluster_.create(pod_of("a", "stop-after=3s"));
   cluster_.run_for(seconds(2));

@@ -85,6 +85,7 @@ InitView look_at_inits(const Pod& pod) {
 }  // namespace
 
 Phase compute_phase(const Pod& pod) {
+  if (pod.ended_by_other) return pod.shown;
   if (pod.rejected || pod.deadline_hit) return Phase::kFailed;
   const InitView init = look_at_inits(pod);
   const Counts n = count_regular(pod);

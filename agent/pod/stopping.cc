@@ -57,7 +57,7 @@ void Manager::terminate(Pod& pod, Cause cause) {
   pod.stop_pending = pod.sync_pending = false;
   if (pod.extras != nullptr) pod.extras->mounting.reset();
   if (cause != Cause::kCompleted) compute_status(pod, host_.wall_now());
-  if (cause == Cause::kDeadline) tell(pod, false, "DeadlineExceeded", std::string(kDeadlineMessage));
+  if (pod.deadline_hit) tell(pod, false, "DeadlineExceeded", std::string(kDeadlineMessage));
   const int64_t grace = cause == Cause::kDeleted ? pod.deletion_grace : pod.spec->grace_seconds;
   TimePoint until = stop_containers(pod, grace);
   if (cause == Cause::kCompleted && full()) {

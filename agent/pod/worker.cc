@@ -43,7 +43,7 @@ void Manager::check_deadline(Pod& pod) {
   pod.more().reason = "DeadlineExceeded";
   pod.more().message = kDeadlineMessage;
   tell(pod, false, "DeadlineExceeded", std::string(kDeadlineMessage));
-  terminate(pod, Cause::kDeadline);
+  terminate(pod, Cause::kEnded);
 }
 
 void Manager::sync(Pod& pod) {
