@@ -28,8 +28,8 @@ constexpr Duration kRestAfterFailure = std::chrono::milliseconds(100);  // out o
 class LoopShare : public TimerTarget, public std::enable_shared_from_this<LoopShare> {
  public:
   LoopShare(EventLoop& loop, const ServerOptions& options, Handler handler, ServerMetrics metrics,
-            std::atomic<size_t>* count)
-      : count_(count), share_(std::make_shared<ServerShare>()) {
+            std::shared_ptr<std::atomic<size_t>> count)
+      : count_(std::move(count)), share_(std::make_shared<ServerShare>()) {
     share_->context = LoopContext::of(loop);
     share_->tls = options.tls;
     share_->limits = options.limits;
@@ -82,7 +82,7 @@ class LoopShare : public TimerTarget, public std::enable_shared_from_this<LoopSh
 
   // The server goes away; the loop no longer runs, or this is called on it.
   void shut() {
-    shut_ = true;
+    if (std::exchange(shut_, true)) return;
     share_->on_gone = [](ServerConnection*) {};
     share_->handler = [](const std::shared_ptr<Exchange>&) {};
     if (has_timer_) share_->context->release_timer(timer_);
@@ -102,7 +102,7 @@ class LoopShare : public TimerTarget, public std::enable_shared_from_this<LoopSh
     if (auto done = std::exchange(drained_, nullptr)) done();
   }
 
-  std::atomic<size_t>* count_;
+  std::shared_ptr<std::atomic<size_t>> count_;  // of the server, which may be gone
   std::shared_ptr<ServerShare> share_;
   std::unordered_map<ServerConnection*, std::shared_ptr<ServerConnection>> connections_;
   Duration sweep_every_;
@@ -121,7 +121,7 @@ class SocketServer final : public Server {
         fd_(fd),
         alive_(std::make_shared<bool>(true)) {
     for (size_t i = 0; i < loops.size(); ++i) {
-      shares_.push_back(std::make_shared<LoopShare>(*loops[i], options_, handler, make_metrics(i), &count_));
+      shares_.push_back(std::make_shared<LoopShare>(*loops[i], options_, handler, make_metrics(i), count_));
     }
     loops.front()->post([this, alive = alive_] {
       if (*alive) wait_accept();
@@ -135,7 +135,7 @@ class SocketServer final : public Server {
   }
 
   uint16_t port() const override { return port_; }
-  size_t connection_count() const override { return count_.load(); }
+  size_t connection_count() const override { return count_->load(); }
   const MetricsRegistry& metrics() const override { return registry_; }
   void drain(Duration grace, std::function<void()> done) override;
 
@@ -157,7 +157,7 @@ class SocketServer final : public Server {
   int fd_;
   std::shared_ptr<bool> alive_;
   MetricsRegistry registry_;
-  std::atomic<size_t> count_{0};
+  std::shared_ptr<std::atomic<size_t>> count_ = std::make_shared<std::atomic<size_t>>(0);
   std::vector<std::shared_ptr<LoopShare>> shares_;
   size_t next_ = 0;
 };
@@ -205,12 +205,12 @@ void SocketServer::accept_some() {
 
 void SocketServer::hand_over(int fd) {
   const std::shared_ptr<LoopShare>& share = shares_[next_++ % shares_.size()];
-  if (count_.load() >= options_.limits.max_connections) {
+  if (count_->load() >= options_.limits.max_connections) {
     shares_.front()->metrics().refused_connections->add();
     ::close(fd);
     return;
   }
-  count_.fetch_add(1);
+  count_->fetch_add(1);
   if (share->loop().in_loop_thread()) return share->adopt(fd);
   share->loop().post([share, fd] { share->adopt(fd); });
 }
