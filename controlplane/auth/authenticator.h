@@ -55,7 +55,7 @@ class Authenticator {
 };
 
 // The user to act as: `requester` itself without Impersonate-* headers; else who they name, when the requester may
-// impersonate every part (403 otherwise; 500 for groups, uid or extra without a user, as a real server).
+// impersonate every part (403 otherwise; 400 for groups, uid or extra without a user).
 kube::ApiResult<UserInfo> impersonate(const UserInfo& requester, const kube::http::HeaderList& headers,
                                       const Authorizer& authorizer);
 
