@@ -41,6 +41,7 @@ class Reader {
 
   std::vector<std::string>* duplicates = nullptr;
   YamlLines* lines = nullptr;
+  bool as_go_counts = false;  // lines in errors
 
   // One document; *found is false when there is none any more.
   bool read_document(Json* out, bool* found) {
@@ -72,9 +73,11 @@ class Reader {
   }
 
   bool fail_parser() {
-    // libyaml counts lines from 0, and its scanner has not moved on yet when it fails.
+    // libyaml counts lines from 0. go-yaml corrects that only for errors of the scanner; answers of a server say what
+    // it says, while a user is told the line of the file.
     const size_t mark = parser_.context_mark.line != 0 ? parser_.context_mark.line : parser_.problem_mark.line;
-    const size_t line = mark != 0 && parser_.error == YAML_SCANNER_ERROR ? mark + 1 : mark;
+    const bool correct = !as_go_counts || (mark != 0 && parser_.error == YAML_SCANNER_ERROR);
+    const size_t line = correct ? mark + 1 : mark;
     const std::string where = line != 0 ? fmt::format("line {}: ", line) : "";
     return fail("yaml: " + where +
                 (parser_.problem != nullptr ? parser_.problem : "unknown problem parsing YAML content"));
@@ -141,6 +144,7 @@ class Reader {
     if (tag == "tag:yaml.org,2002:binary") {
       std::string bytes;
       if (!base64_decode(value, &bytes)) return fail("yaml: !!binary value contains invalid base64 data");
+      bytes = to_valid_utf8(bytes);
       out->emplace_string().assign(bytes.data(), bytes.size());
       return true;
     }
@@ -274,6 +278,7 @@ Result<Json> parse_yaml(std::string_view text, std::vector<std::string>* duplica
   const std::string valid = to_valid_utf8(text);
   Reader reader(valid);
   reader.duplicates = duplicates;
+  reader.as_go_counts = true;
   Json out;
   bool found;
   if (!reader.read_document(&out, &found)) return yaml_error(reader);

@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "kube/api/json_number.h"
+#include "kube/api/json_scanner.h"
 
 namespace ghostfleet::kube {
 
@@ -113,6 +114,34 @@ bool resolve_plain_scalar(std::string_view text, Json* out) {
   return true;
 }
 
+unsigned next_code_point(const char** p, const char* end) {
+  const auto size = static_cast<int>(utf8_sequence(*p, end));
+  if (size == 0) {
+    ++*p;
+    return 0xFFFD;
+  }
+  const auto byte = [&](int i) { return static_cast<unsigned>(static_cast<unsigned char>((*p)[i])); };
+  unsigned cp = size == 1 ? byte(0) : byte(0) & (0x7FU >> size);
+  for (int i = 1; i < size; ++i) cp = cp << 6 | (byte(i) & 0x3F);
+  *p += size;
+  return cp;
+}
+
+bool is_printable(unsigned cp) {
+  if (cp == '\n') return true;
+  if (cp < 0x20 || (cp >= 0x7F && cp < 0xA0)) return false;
+  return cp != 0x2028 && cp != 0x2029 && cp != 0xFEFF && cp != 0xFFFE && cp != 0xFFFF;
+}
+
+bool all_printable(std::string_view text) {
+  const char* p = text.data();
+  const char* end = p + text.size();
+  while (p < end) {
+    if (!is_printable(next_code_point(&p, end))) return false;
+  }
+  return true;
+}
+
 bool needs_quotes(std::string_view text) {
   if (text.empty() || looks_like_timestamp(text)) return true;
   if (text == "=" || text == "<<") return true;
@@ -123,11 +152,11 @@ bool needs_quotes(std::string_view text) {
   if (text.substr(0, 3) == "---" || text.substr(0, 3) == "...") return true;
   if (text.front() == ' ' || text.back() == ' ' || text.back() == ':') return true;
   for (size_t i = 0; i < text.size(); ++i) {
-    const auto u = static_cast<unsigned char>(text[i]);
-    if (u < 0x20 || u == 0x7f) return true;
+    if (text[i] == '\n') return true;
     if (text[i] == ':' && i + 1 < text.size() && text[i + 1] == ' ') return true;
     if (text[i] == '#' && i > 0 && text[i - 1] == ' ') return true;
   }
+  if (!all_printable(text)) return true;
   Json value;
   return !resolve_plain_scalar(text, &value) || !value.is_string();
 }

@@ -119,7 +119,7 @@ class Writer {
   }
 
   void string(std::string_view s, int indent, bool key) {
-    if (!key && literal_block(s)) return block(s, indent);
+    if (!key && literal_block(s)) return block(s, std::max(indent, 2));
     if (!needs_quotes(s)) {
       out += s;
       return;
@@ -129,8 +129,7 @@ class Writer {
     Json meaning;
     const bool other_type =
         s.empty() || !resolve_plain_scalar(s, &meaning) || !meaning.is_string() || timestamp_like(s);
-    const bool control =
-        std::any_of(s.begin(), s.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
+    const bool control = s.find('\n') != s.npos || !all_printable(s);
     if (other_type || control) {
       double_quoted(s);
     } else {
@@ -141,16 +140,14 @@ class Writer {
   static bool timestamp_like(std::string_view s) { return s.size() >= 8 && digit(s[0]) && digit(s[3]) && s[4] == '-'; }
 
   static bool literal_block(std::string_view s) {
-    if (s.find('\n') == std::string_view::npos || s.front() == ' ') return false;
-    return std::none_of(s.begin(), s.end(), [](char c) {
-      const auto u = static_cast<unsigned char>(c);
-      return (u < 0x20 && c != '\n' && c != '\t') || u == 0x7f;
-    });
+    if (s.find('\n') == std::string_view::npos || s.front() == ' ' || s.front() == '\n' || s.front() == '\t') {
+      return false;
+    }
+    return all_printable(s);
   }
 
   void block(std::string_view s, int indent) {
     out += '|';
-    if (s.front() == '\n') out += '2';
     if (s.back() != '\n') {
       out += '-';
     } else if (s.size() > 1 && s[s.size() - 2] == '\n') {
@@ -178,28 +175,33 @@ class Writer {
   }
 
   void double_quoted(std::string_view s) {
-    static constexpr char kHex[] = "0123456789ABCDEF";
     out += '"';
-    for (const char c : s) {
-      const auto u = static_cast<unsigned char>(c);
-      if (c == '"' || c == '\\') {
+    const char* end = s.data() + s.size();
+    for (const char* p = s.data(); p < end;) {
+      const char* from = p;
+      const unsigned cp = next_code_point(&p, end);
+      if (cp == '"' || cp == '\\') {
         out += '\\';
-        out += c;
-      } else if (c == '\n') {
+        out += *from;
+      } else if (cp == '\n') {
         out += "\\n";
-      } else if (c == '\t') {
+      } else if (cp == '\t') {
         out += "\\t";
-      } else if (c == '\r') {
+      } else if (cp == '\r') {
         out += "\\r";
-      } else if (u < 0x20 || u == 0x7f) {
-        out += "\\x";
-        out += kHex[u >> 4];
-        out += kHex[u & 15];
+      } else if (is_printable(cp)) {
+        out.append(from, p);
       } else {
-        out += c;
+        escape(cp);
       }
     }
     out += '"';
+  }
+
+  void escape(unsigned cp) {
+    static constexpr char kHex[] = "0123456789ABCDEF";
+    out += cp < 0x100 ? "\\x" : "\\u";
+    for (int shift = cp < 0x100 ? 4 : 12; shift >= 0; shift -= 4) out += kHex[cp >> shift & 15];
   }
 };
 
