@@ -14,7 +14,7 @@ bool Ramp::take(TimePoint now) {
     ++on_the_way_;
     return true;
   }
-  if (on_the_way_ >= static_cast<uint32_t>(window_)) return false;
+  if (on_the_way_ >= static_cast<uint32_t>(std::min(window_, max_window_))) return false;
   ++on_the_way_;
   return true;
 }
@@ -27,7 +27,7 @@ void Ramp::answered(TimePoint now, Duration latency, bool overloaded) {
   }
   // Growing what is not used would make a burst later.
   if (on_the_way_ + 1 < static_cast<uint32_t>(window_)) return;
-  window_ = std::min(kMaxWindow, window_ + (doubling_ ? 0.25 : 0.25 / window_));  // four requests make a node
+  window_ = std::min(max_window_, window_ + (doubling_ ? 0.25 : 0.25 / window_));  // four requests make a node
 }
 
 void Ramp::shrink(TimePoint now) {

@@ -16,14 +16,16 @@ class Ramp {
  public:
   static constexpr double kMinWindow = 2;
   static constexpr double kFirstWindow = 16;
-  static constexpr double kMaxWindow = 1024;
+  // Of all shards together: API servers refuse more than 200 writes at a time, and heartbeats need room too.
+  static constexpr double kMaxWindow = 128;
   static constexpr Duration kSlow = std::chrono::milliseconds(400);  // of a request: time to shrink
   static constexpr Duration kBusy = std::chrono::milliseconds(150);  // no longer time to grow
   static constexpr Duration kRest = std::chrono::milliseconds(500);  // between two decreases
   static constexpr double kDecrease = 0.7;
 
-  // `rate` nodes a second; 0: adaptive.
-  explicit Ramp(double rate) : rate_(rate) {}
+  // `rate` nodes a second; 0: adaptive. `share`: of how many ramps this is one.
+  explicit Ramp(double rate, uint32_t share = 1)
+      : rate_(rate), max_window_(kMaxWindow / share > kMinWindow ? kMaxWindow / share : kMinWindow) {}
 
   // May one more begin? With a rate this also spends its turn.
   bool take(TimePoint now);
@@ -40,6 +42,7 @@ class Ramp {
   void shrink(TimePoint now);
 
   double rate_;
+  double max_window_;
   double window_ = kFirstWindow;
   bool doubling_ = true;
   uint32_t on_the_way_ = 0;

@@ -54,7 +54,7 @@ const agent::NodeIdentity& Shard::RowHost::identity() {
 Shard::Shard(ShardConfig config)
     : config_(std::move(config)),
       rng_(config_.seed * 1000003 + config_.number),
-      ramp_(config_.register_rate),
+      ramp_(config_.register_rate, config_.count),
       wheel_(loop_.now()),
       pod_wheel_(loop_.now()),
       host_(std::make_unique<RowHost>(*this)),

@@ -1,0 +1,80 @@
+// FakeApi: a small API server for tests of the fleet: nodes, leases, CSINodes, events and pods in memory, lists in one
+// page, watches, and faults on demand. It stores what it is given and checks only what the fleet relies on (a create of
+// what exists is 409, a PUT with an old version is 409, a DELETE with another uid is 409).
+//
+// Thread rule: serves on its own loop thread; the public functions may be called from any thread.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "kube/api/json.h"
+#include "kube/client/client_config.h"
+#include "kube/http/server.h"
+#include "tests/support/test_pki.h"
+
+namespace ghostfleet::emulator {
+
+class FakeApi {
+ public:
+  using Fault = std::function<std::optional<int>(const std::string& method, const std::string& target)>;
+
+  // Two servers of one PKI are, to a client, the same one started again.
+  explicit FakeApi(uint16_t port = 0, const testing::TestPki& pki = shared_pki());
+  static const testing::TestPki& shared_pki() {
+    static const testing::TestPki pki;
+    return pki;
+  }
+  ~FakeApi();
+
+  kube::ClientConfig config() const;
+  uint16_t port() const { return server_->port(); }
+
+  std::optional<kube::Json> get(const std::string& path);
+  void put(const std::string& path, kube::Json object);
+  void erase(const std::string& path);
+  // Changes an object in place; false when there is none.
+  bool edit(const std::string& path, const std::function<void(kube::Json&)>& change);
+  size_t count(const std::string& prefix);  // objects whose path begins so
+  size_t count_ready();
+  size_t requests(const std::string& method, const std::string& prefix);
+  std::vector<std::string> log();
+  void clear_log();
+  void set_fault(Fault fault);
+  void cut_watches();  // in the middle of an object
+  std::map<std::string, kube::Json> objects();
+
+ private:
+  struct Watch {
+    std::shared_ptr<kube::http::Exchange> exchange;
+    std::string prefix, query;
+  };
+  void serve(const std::shared_ptr<kube::http::Exchange>& exchange);
+  void list(const std::shared_ptr<kube::http::Exchange>& exchange, const std::string& path, const std::string& query);
+  void answer(kube::http::Exchange& exchange, int status, const kube::Json& body);
+  void change(kube::http::Exchange& exchange, const std::string& path, const std::string& target);
+  void create(kube::http::Exchange& exchange, const std::string& path, kube::Json object);
+  void stamp(kube::Json& object);
+  void tell(std::string_view type, const std::string& path, const kube::Json& object);
+
+  const testing::TestPki& pki_;
+  EventLoop loop_;
+  std::unique_ptr<kube::http::Server> server_;
+  std::thread thread_;
+  std::mutex mutex_;
+  std::map<std::string, kube::Json> objects_;
+  std::vector<std::string> log_;
+  std::vector<Watch> watches_;  // loop thread only
+  Fault fault_;
+  uint64_t version_ = 1000;
+  uint64_t uids_ = 0;
+};
+
+}  // namespace ghostfleet::emulator

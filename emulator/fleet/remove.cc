@@ -1,0 +1,236 @@
+#include "emulator/fleet/remove.h"
+
+#include <fmt/format.h>
+
+#include <deque>
+#include <optional>
+#include <unordered_set>
+
+#include "agent/node/json_scan.h"
+#include "agent/node/node_class.h"
+#include "kube/api/names.h"
+#include "kube/client/client.h"
+
+namespace ghostfleet::emulator {
+namespace {
+
+using agent::ArrayScan;
+using agent::scan_member;
+using agent::scan_path;
+using agent::scan_string;
+
+constexpr size_t kAtOnce = 64;
+constexpr size_t kMostFailures = 20;
+
+struct FoundNode {
+  std::string name, uid;
+  bool adopted = false;
+};
+
+struct FoundPod {
+  std::string ns, name, uid;
+};
+
+// Deletes in a few passes, each with a window of calls; nothing is kept but what is still to be done.
+class Remover {
+ public:
+  Remover(kube::KubeClient& client, std::string fleet, const DownOptions& options, DownProgress progress)
+      : client_(client), fleet_(std::move(fleet)), options_(options), progress_(std::move(progress)) {}
+
+  // Calls `done` on the loop when there is nothing left to do.
+  void run(std::function<void()> done) {
+    done_ = std::move(done);
+    list(fmt::format("/api/v1/nodes?labelSelector=ghostfleet.dev%2Ffleet%3D{}", fleet_), {}, &Remover::take_node,
+         [this] { nodes_listed(); });
+  }
+
+  DownReport report;
+  std::optional<Status> fatal;
+
+ private:
+  using Take = void (Remover::*)(std::string_view item);
+  struct Step {
+    kube::ApiCall call;
+    uint64_t* counter = nullptr;
+  };
+
+  void list(const std::string& target, const std::string& token, Take take, std::function<void()> then);
+  void take_node(std::string_view item);
+  void take_pod(std::string_view item);
+  void nodes_listed();
+  void delete_nodes();
+  void delete_pods();
+  void end();
+  void pump();
+  void answered(const Step& step, const kube::ApiCallResult& result);
+  Step deletion(std::string target, std::string_view uid, uint64_t* counter, bool now) const;
+  Step unlabel(const FoundNode& node);
+
+  kube::KubeClient& client_;
+  std::string fleet_;
+  DownOptions options_;
+  DownProgress progress_;
+  std::function<void()> done_;
+  std::function<void()> after_pass_;
+  std::vector<FoundNode> nodes_;
+  std::vector<FoundPod> pods_;
+  std::unordered_set<std::string> names_;
+  std::deque<Step> steps_;
+  size_t on_the_way_ = 0;
+  uint64_t finished_ = 0, total_ = 0;
+};
+
+void Remover::list(const std::string& target, const std::string& token, Take take, std::function<void()> then) {
+  kube::ApiCall call;
+  call.target = target + "&limit=500";
+  if (!token.empty()) call.target += "&continue=" + kube::http::percent_encode(token);
+  client_.call(std::move(call), [this, target, take, then = std::move(then)](kube::ApiCallResult result) {
+    Status status = result.to_status("list " + target.substr(0, target.find('?')));
+    if (!status.ok()) {
+      fatal = status;
+      return end();
+    }
+    ArrayScan items(scan_member(result.body, "items"));
+    std::string_view item;
+    while (items.next(&item)) (this->*take)(item);
+    const std::string token(scan_string(scan_path(result.body, {"metadata", "continue"})));
+    if (token.empty()) return then();
+    list(target, token, take, then);
+  });
+}
+
+void Remover::take_node(std::string_view item) {
+  const std::string_view metadata = scan_member(item, "metadata");
+  FoundNode node;
+  node.name = scan_string(scan_member(metadata, "name"));
+  node.uid = scan_string(scan_member(metadata, "uid"));
+  node.adopted = scan_string(scan_path(metadata, {"annotations", agent::kAdoptedAnnotation})) == "true";
+  // A server that ignores the selector must not cost somebody a node.
+  if (scan_string(scan_path(metadata, {"labels", agent::kFleetLabel})) != fleet_ || node.name.empty()) return;
+  if (!node.adopted) names_.insert(node.name);
+  nodes_.push_back(std::move(node));
+}
+
+void Remover::take_pod(std::string_view item) {
+  if (!names_.contains(std::string(scan_string(scan_path(item, {"spec", "nodeName"}))))) return;
+  const std::string_view metadata = scan_member(item, "metadata");
+  pods_.push_back({std::string(scan_string(scan_member(metadata, "namespace"))),
+                   std::string(scan_string(scan_member(metadata, "name"))),
+                   std::string(scan_string(scan_member(metadata, "uid")))});
+}
+
+void Remover::nodes_listed() {
+  if (!options_.delete_pods || names_.empty()) return delete_nodes();
+  list("/api/v1/pods?fieldSelector=spec.nodeName%21%3D", {}, &Remover::take_pod, [this] { delete_nodes(); });
+}
+
+Remover::Step Remover::deletion(std::string target, std::string_view uid, uint64_t* counter, bool now) const {
+  Step step;
+  step.counter = counter;
+  step.call.method = "DELETE";
+  step.call.target = std::move(target);
+  step.call.body = R"({"kind":"DeleteOptions","apiVersion":"v1")";
+  if (now) step.call.body += R"(,"gracePeriodSeconds":0)";
+  if (!uid.empty()) step.call.body += fmt::format(R"(,"preconditions":{{"uid":"{}"}})", uid);
+  step.call.body += "}";
+  return step;
+}
+
+// An adopted node goes back to whoever had it.
+Remover::Step Remover::unlabel(const FoundNode& node) {
+  Step step;
+  step.counter = &report.kept_adopted;
+  step.call.method = "PATCH";
+  step.call.target = "/api/v1/nodes/" + node.name;
+  step.call.content_type = "application/merge-patch+json";
+  step.call.body = fmt::format(R"({{"metadata":{{"labels":{{"{}":null}},"annotations":{{"{}":null}}}}}})",
+                               agent::kFleetLabel, agent::kAdoptedAnnotation);
+  return step;
+}
+
+// Lease and CSINode before their Node: as long as the Node is there a second run finds them.
+void Remover::delete_nodes() {
+  if (options_.dry_run) {
+    report.nodes = names_.size();
+    report.kept_adopted = nodes_.size() - names_.size();
+    report.pods = pods_.size();
+    return end();
+  }
+  total_ = names_.size() * 3 + (nodes_.size() - names_.size()) + pods_.size();
+  for (const FoundNode& node : nodes_) {
+    if (node.adopted) {
+      steps_.push_back(unlabel(node));
+      continue;
+    }
+    steps_.push_back(deletion("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/" + node.name, {},
+                              &report.leases, false));
+    steps_.push_back(deletion("/apis/storage.k8s.io/v1/csinodes/" + node.name, {}, &report.csi_nodes, false));
+  }
+  after_pass_ = [this] {
+    for (const FoundNode& node : nodes_) {
+      if (!node.adopted) steps_.push_back(deletion("/api/v1/nodes/" + node.name, node.uid, &report.nodes, false));
+    }
+    after_pass_ = [this] { delete_pods(); };
+    pump();
+  };
+  pump();
+}
+
+// After the nodes: what their owners make instead cannot be bound to them again.
+void Remover::delete_pods() {
+  for (const FoundPod& pod : pods_) {
+    steps_.push_back(
+        deletion(fmt::format("/api/v1/namespaces/{}/pods/{}", pod.ns, pod.name), pod.uid, &report.pods, true));
+  }
+  after_pass_ = [this] { end(); };
+  pump();
+}
+
+void Remover::end() {
+  if (done_) std::exchange(done_, nullptr)();
+}
+
+void Remover::pump() {
+  while (!steps_.empty() && on_the_way_ < kAtOnce) {
+    Step step = std::move(steps_.front());
+    steps_.pop_front();
+    ++on_the_way_;
+    kube::ApiCall call = step.call;
+    client_.call(std::move(call), [this, step](kube::ApiCallResult result) { answered(step, result); });
+  }
+  if (steps_.empty() && on_the_way_ == 0) std::exchange(after_pass_, nullptr)();
+}
+
+void Remover::answered(const Step& step, const kube::ApiCallResult& result) {
+  --on_the_way_;
+  ++finished_;
+  if (progress_) progress_(finished_, total_);
+  if (result.ok()) ++*step.counter;
+  // 404: gone already. 409: another object of that name, which is not ours.
+  if (!result.ok() && result.status != 404 && result.status != 409) {
+    ++report.failed;
+    if (report.failures.size() < kMostFailures) {
+      report.failures.push_back(result.to_status(step.call.method + " " + step.call.target).message());
+    }
+  }
+  pump();
+}
+
+}  // namespace
+
+Result<DownReport> remove_fleet(const kube::ClientConfig& config, const std::string& fleet_name,
+                                const DownOptions& options, DownProgress progress) {
+  const auto faults = kube::check_dns1123_label(fleet_name);
+  if (!faults.empty()) return invalid_argument(fmt::format("fleet name \"{}\": {}", fleet_name, faults[0]));
+  EventLoop loop;
+  auto client = kube::KubeClient::create(loop, config);
+  if (!client.ok()) return client.error();
+  Remover remover(**client, fleet_name, options, std::move(progress));
+  loop.post([&] { remover.run([&loop] { loop.stop(); }); });
+  loop.run();
+  client->reset();
+  if (remover.fatal) return *remover.fatal;
+  return remover.report;
+}
+
+}  // namespace ghostfleet::emulator
