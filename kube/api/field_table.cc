@@ -40,7 +40,7 @@ bool try_seed(TypeInfo* type, uint32_t seed) {
 
 void build_hash(TypeInfo* type) {
   size_t size = 4;
-  while (size < 2 * type->flat.size()) size *= 2;
+  while (size < 4 * type->flat.size()) size *= 2;
   for (; size <= 1U << 15; size *= 2) {
     type->hash_slots.assign(size, -1);
     type->hash_mask = static_cast<uint32_t>(size - 1);
