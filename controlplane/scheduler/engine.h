@@ -1,0 +1,179 @@
+// Engine: decides which node a pod goes to. Pure: told of nodes and pods, asked for places; no store, thread or clock.
+//
+// Shapes and cost: pods with equal needs form a class. A class without rules about other pods keeps a heap of its
+// feasible nodes by score; a change of a node is noted once in a log, which classes read when they are next used, so
+// that one placement costs O(log nodes). Classes with topology spread or pod (anti-)affinity, and pods that existing
+// anti-affinity concerns, look at nodes one by one, at most as many as kube-scheduler would (percentageOfNodesToScore).
+// Sources: apiserver.md 5.1 (semantics), 5.3 (structures).
+// Deviations: no preemption, no ImageLocality, default spreading over nodes only (not zones).
+// Thread rule: one owner.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/random.h"
+#include "controlplane/scheduler/requirements.h"
+
+namespace ghostfleet::controlplane::scheduling {
+
+class Engine {
+ public:
+  using ClassId = uint32_t;
+  using NodeId = uint32_t;
+  static constexpr NodeId kNoNode = UINT32_MAX;
+
+  explicit Engine(uint64_t seed) : rng_(seed) {}
+
+  ResourceNames& resources() { return names_; }
+
+  void set_node(NodeOffer offer);
+  void remove_node(std::string_view name);
+  NodeId find_node(std::string_view name) const;
+  const std::string& node_name(NodeId id) const { return nodes_[id].name; }
+  size_t node_count() const { return by_name_.size(); }
+
+  // The class of a pod with these needs; kept as long as it is used.
+  ClassId class_of(PodNeeds needs);
+  int32_t priority(ClassId id) const { return classes_[id]->needs.priority; }
+  void hold(ClassId id) { ++classes_[id]->users; }
+  void release(ClassId id);
+  size_t class_count() const { return by_signature_.size(); }
+
+  struct Placement {
+    NodeId node = kNoNode;
+    std::string message;  // why not, when there is no node
+  };
+  // Where a pod of that class may go now; nothing changes. `pin`: the only node that is allowed.
+  Placement place(ClassId id, const std::string& pin);
+  // Whether something happened since the class was last found infeasible that may help it.
+  bool may_fit_now(ClassId id);
+
+  // A pod of the class is on the node (from now on), or no longer.
+  void assign(ClassId id, NodeId node);
+  void unassign(ClassId id, NodeId node);
+
+  struct Free {
+    int64_t allocatable = 0, used = 0;
+  };
+  Free free_of(NodeId node, int resource) const;
+
+ private:
+  struct Node {
+    std::string name;
+    bool live = false;
+    uint32_t version = 0;
+    uint32_t shape = 0;  // interned labels + taints + unschedulable
+    std::vector<int64_t> allocatable, used;
+    int64_t scored_cpu = 0, scored_memory = 0;
+    std::vector<HostPort> ports;
+    std::vector<std::pair<ClassId, uint32_t>> pods;  // how many of which class
+  };
+  struct Shape {
+    Labels labels;
+    std::vector<Taint> taints;
+    bool unschedulable = false;
+    bool own_hostname = false;  // kubernetes.io/hostname is each node's own name
+  };
+  // What a class thinks of a shape, once and for all.
+  struct Verdict {
+    bool known = false;
+    bool ok = false;
+    bool affinity_ok = false;  // selector and affinity alone
+    bool taints_ok = false;
+    std::string reason;
+    int prefer_no_schedule = 0;  // untolerated
+    int preferred = 0;           // weights met
+  };
+  struct Candidate {
+    int32_t score = 0;
+    uint32_t tie = 0;
+    NodeId node = 0;
+    uint32_t version = 0;
+    friend bool operator<(const Candidate& a, const Candidate& b) {
+      return a.score != b.score ? a.score < b.score : a.tie < b.tie;
+    }
+  };
+  struct Class {
+    PodNeeds needs;
+    std::string signature;
+    uint32_t users = 0;
+    bool built = false;
+    std::vector<Candidate> heap;
+    uint64_t log_position = 0;
+    std::vector<Verdict> verdicts;  // by shape
+    bool per_node = false;          // selects by the node's own name: no verdict holds for a whole shape
+    Verdict scratch;
+    int max_prefer = 0, max_preferred = 0;
+    bool infeasible = false;  // as of infeasible_at in the log
+    uint64_t infeasible_at = 0;
+    std::string message;
+  };
+  // Pods that match a selector, counted by the value of a node label.
+  struct Counter {
+    PodTerm term;
+    std::unordered_map<std::string, int> by_domain;
+    int total = 0;
+  };
+  // Required anti-affinity (and preferred terms) that existing pods carry.
+  struct Carried {
+    PodTerm term;
+    bool required = false;
+    std::unordered_map<std::string, int> by_domain;
+    int total = 0;
+  };
+  struct Complex;  // scratch of one look at all nodes
+
+  uint32_t intern_shape(NodeOffer* offer);
+  void touch(NodeId id);
+  const Verdict& verdict(Class& c, const Node& node);
+  static bool reads_node_name(const PodNeeds& needs);
+  Verdict judge(const PodNeeds& needs, const Shape& shape, std::string_view node_name) const;
+  bool fits(const PodNeeds& needs, const Node& node, std::vector<std::string>* reasons) const;
+  int32_t score(const Class& c, ClassId id, const Node& node, const Verdict& v) const;
+  void build(Class& c, ClassId id);
+  void catch_up(Class& c, ClassId id);
+  bool push(Class& c, ClassId id, NodeId node);
+  uint32_t count_on(const Node& node, ClassId id) const;
+  bool concerns_others(const PodNeeds& needs) const;
+  Placement place_pinned(Class& c, ClassId id, const std::string& pin);
+  Placement place_simple(Class& c, ClassId id);
+  Placement place_complex(Class& c, ClassId id);
+  void explain(Class& c, ClassId id);
+  std::string summary(const std::map<std::string, int>& reasons) const;
+
+  // pod_rules.cc
+  Counter& counter(const PodTerm& term);
+  PodTerm spread_term(const PodNeeds& needs, const SpreadConstraint& c) const;
+  void count_pod(const PodNeeds& needs, const Node& node, int by);
+  void recount();
+  std::shared_ptr<Complex> prepare(Class& c);
+  std::string check_rules(const Complex& x, const Class& c, const Node& node) const;
+  double soft_score(const Complex& x, const Class& c, const Node& node) const;
+  size_t sample_size() const;
+  const std::string* domain(const Node& node, const std::string& key) const;
+
+  ResourceNames names_;
+  Rng rng_;
+  std::deque<Node> nodes_;
+  std::vector<NodeId> free_ids_;
+  std::unordered_map<std::string, NodeId> by_name_;
+  std::vector<Shape> shapes_;
+  std::unordered_map<std::string, uint32_t> shape_ids_;
+  std::deque<std::unique_ptr<Class>> classes_;
+  std::vector<ClassId> free_classes_;
+  std::unordered_map<std::string, ClassId> by_signature_;
+  std::vector<NodeId> log_;  // changed nodes, in order
+  uint64_t log_start_ = 0;   // position of log_[0]
+  std::map<std::string, Counter> counters_;
+  std::map<std::string, Carried> carried_;
+  bool recount_needed_ = false;
+  NodeId next_start_ = 0;
+};
+
+}  // namespace ghostfleet::controlplane::scheduling
