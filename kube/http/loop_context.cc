@@ -67,17 +67,19 @@ void LoopContext::tick() {
 }
 
 void LoopContext::schedule_flush(std::shared_ptr<Flushable> target) {
-  dirty_.push_back(std::move(target));
-  if (flush_posted_) return;
-  flush_posted_ = true;
-  loop_.post([self = shared_from_this()] { self->flush_all(); });
-}
-
-void LoopContext::flush_all() {
-  flush_posted_ = false;
-  flushing_.swap(dirty_);
-  for (const std::shared_ptr<Flushable>& target : flushing_) target->flush();
-  flushing_.clear();
+  std::shared_ptr<Batch> batch = batch_.lock();
+  if (!batch) {
+    batch = std::make_shared<Batch>();
+    batch->targets.swap(spare_);
+    batch_ = batch;
+    loop_.post([self = shared_from_this(), batch] {
+      self->batch_.reset();
+      for (const std::shared_ptr<Flushable>& due : batch->targets) due->flush();
+      batch->targets.clear();
+      self->spare_.swap(batch->targets);
+    });
+  }
+  batch->targets.push_back(std::move(target));
 }
 
 }  // namespace ghostfleet::kube::http

@@ -61,15 +61,20 @@ class LoopContext : public std::enable_shared_from_this<LoopContext> {
     TimerTarget* target = nullptr;
     uint64_t cookie = 0;
   };
+  // The connections to flush in this turn. The posted task owns it, not the context: a loop that is destroyed before
+  // the turn ends must not leave a circle of connections that hold the context that holds them.
+  struct Batch {
+    std::vector<std::shared_ptr<Flushable>> targets;
+  };
   void tick();
-  void flush_all();
 
   EventLoop& loop_;
   TimerWheel wheel_;
   std::vector<Timer> timers_;
   std::vector<TimerId> free_timers_;
-  bool ticking_ = false, flush_posted_ = false;
-  std::vector<std::shared_ptr<Flushable>> dirty_, flushing_;
+  bool ticking_ = false;
+  std::weak_ptr<Batch> batch_;
+  std::vector<std::shared_ptr<Flushable>> spare_;  // memory of an earlier batch
   std::unique_ptr<char[]> read_buffer_;
 };
 
