@@ -181,6 +181,16 @@ uint8_t Manager::find_drift(const Pod& pod, const Json& json) const {
   return drift;
 }
 
+void Manager::note_drift(Pod& pod, uint8_t drift) {
+  // What we are about to write ourselves is no drift.
+  pod.drift = pod.dirty || pod.sending || pod.rejected ? 0 : drift;
+  if (pod.drift == 0) {
+    pod.drift_due = kNever;
+  } else if (pod.drift_due == kNever) {
+    pod.drift_due = host_.now() + host_.rng().between(std::chrono::seconds(1), std::chrono::seconds(9));
+  }
+}
+
 // Others overwrote what is the node's: it is written again, and what had changed changes once more.
 void Manager::apply_drift(Pod& pod) {
   const int64_t now = host_.wall_now().seconds();

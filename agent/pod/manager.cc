@@ -196,13 +196,7 @@ void Manager::update_pod(Pod& pod, const Json& json) {
   take_deletion(pod, json);
   if (pod.stage == Stage::kActive && !pod.deleting && pod.generation != before) take_new_spec(pod, json);
   if (pod.stage == Stage::kActive && pod.gates_true != gates) request_sync(pod, host_.now());
-  // What we are about to write ourselves is no drift.
-  pod.drift = pod.dirty || pod.sending || pod.rejected ? 0 : find_drift(pod, json);
-  if (pod.drift == 0) {
-    pod.drift_due = kNever;
-  } else if (pod.drift_due == kNever) {
-    pod.drift_due = host_.now() + host_.rng().between(std::chrono::seconds(1), std::chrono::seconds(9));
-  }
+  note_drift(pod, find_drift(pod, json));
   settle(pod);
 }
 

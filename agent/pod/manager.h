@@ -24,6 +24,7 @@ class Manager final : public PodManager {
   Manager(const NodeFacts& node, std::shared_ptr<const PodOptions> options, Host& host);
 
   void on_pod(const kube::Json& pod) override;
+  void on_pod_text(std::string_view pod) override;
   void on_pod_deleted(std::string_view ns, std::string_view name, std::string_view uid) override;
   void on_response(Tag tag, const ApiResponse& response) override;
   void on_timer(Tag tag) override;
@@ -64,6 +65,8 @@ class Manager final : public PodManager {
   void adopt_address(Pod& pod, const kube::Json& json);
   void read_conditions(Pod& pod, const kube::Json& json);
   uint8_t find_drift(const Pod& pod, const kube::Json& json) const;
+  void note_drift(Pod& pod, uint8_t drift);
+  bool take_echo(Pod& pod, std::string_view metadata, std::string_view status);
   void apply_drift(Pod& pod);
   void take_new_spec(Pod& pod, const kube::Json& json);
   void finish_resize(Pod& pod);

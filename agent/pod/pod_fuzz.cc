@@ -84,7 +84,7 @@ void play(agent::PodManager& manager, FuzzHost& host, const kube::Json& pod, uin
       host.timers.erase(first);
       manager.on_timer(tag);
     } else if (pick == 12) {
-      manager.on_pod(pod);
+      manager.on_pod_text(kube::to_json(pod));
     } else if (pick == 13) {
       manager.on_pod_deleted("default", "a", "u-1");
     } else {

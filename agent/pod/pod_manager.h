@@ -61,6 +61,8 @@ class PodManager {
   // ADDED or MODIFIED, also from the initial list (pods that existed before the start are taken over: nothing is
   // restarted).
   virtual void on_pod(const kube::Json& pod) = 0;
+  // The same from JSON text, as a watch brings it: what only echoes our own write is seen without parsing the whole.
+  virtual void on_pod_text(std::string_view pod) = 0;
   virtual void on_pod_deleted(std::string_view ns, std::string_view name, std::string_view uid) = 0;
   virtual void on_response(Tag tag, const ApiResponse& response) = 0;
   virtual void on_timer(Tag tag) = 0;

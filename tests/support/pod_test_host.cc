@@ -159,7 +159,7 @@ std::string FakeCluster::create(Json pod) {
 void FakeCluster::changed(const std::string& name) {
   Json& pod = pods_[name];
   kube::set_path(pod, "metadata.resourceVersion", Json(std::to_string(++version_)));
-  later(options_.latency / 2, [this, copy = pod] { manager_->on_pod(copy); });
+  later(options_.latency / 2, [this, copy = kube::to_json(pod)] { manager_->on_pod_text(copy); });
 }
 
 void FakeCluster::gone(const std::string& name) {
