@@ -72,6 +72,12 @@ class FakeApi {
   std::map<std::string, kube::Json> objects_;
   std::vector<std::string> log_;
   std::vector<Watch> watches_;  // loop thread only
+  struct Past {
+    uint64_t version;
+    std::string path, line;
+    kube::Json object;
+  };
+  std::vector<Past> history_;
   Fault fault_;
   uint64_t version_ = 1000;
   uint64_t uids_ = 0;

@@ -177,7 +177,8 @@ void FakeApi::stamp(Json& object) {
 }
 
 void FakeApi::tell(std::string_view type, const std::string& path, const Json& object) {
-  loop_.post([this, line = event_line(type, object), path, object] {
+  history_.push_back({version_, path, event_line(type, object), object});
+  loop_.post([this, line = history_.back().line, path, object] {
     std::erase_if(watches_, [](const Watch& w) { return w.exchange->closed(); });
     for (Watch& w : watches_) {
       if (below(path, w.prefix) && selected(w.query, object)) w.exchange->write(share(line));
@@ -229,6 +230,15 @@ void FakeApi::list(const std::shared_ptr<Exchange>& exchange, const std::string&
         "\n",
         version_)));
   }
+  for (const auto& [key, value] : kube::http::parse_query(query)) {
+    if (key != "resourceVersion" || initial) continue;
+    const uint64_t since = std::strtoull(value.c_str(), nullptr, 10);
+    for (const Past& past : history_) {
+      if (past.version > since && below(past.path, path) && selected(query, past.object)) {
+        exchange->write(share(past.line));
+      }
+    }
+  }
   watches_.push_back({exchange, path, query});
 }
 
@@ -261,6 +271,7 @@ void FakeApi::change(Exchange& exchange, const std::string& full_path, const std
     if (!uid.empty() && uid != kube::get_string(it->second, "metadata.uid")) {
       return answer(exchange, 409, kube::JsonObject{{"reason", "Conflict"}});
     }
+    stamp(it->second);
     tell("DELETED", path, it->second);
     objects_.erase(it);
     return answer(exchange, 200, kube::JsonObject{{"status", "Success"}});

@@ -11,7 +11,7 @@ using std::chrono::seconds;
 TEST(Ramp, ARateIsAPace) {
   Ramp ramp(100);
   int begun = 0;
-  for (TimePoint now{seconds(1).count()}; now < TimePoint{seconds(3).count()}; now = now + milliseconds(4)) {
+  for (TimePoint now = TimePoint{} + seconds(1); now < TimePoint{} + seconds(3); now = now + milliseconds(4)) {
     while (ramp.take(now)) ++begun;
   }
   EXPECT_NEAR(begun, 200, 3);
@@ -19,7 +19,7 @@ TEST(Ramp, ARateIsAPace) {
 
 // A server that does `capacity` nodes a second, each of four requests, and answers the slower the more wait.
 int run_against(Ramp& ramp, double capacity, bool refuses_over_100, double* worst_latency) {
-  TimePoint now{seconds(1).count()};
+  TimePoint now = TimePoint{} + seconds(1);
   double done = 0;
   int ready = 0;
   for (int step = 0; step < 5000; ++step, now = now + milliseconds(4)) {
@@ -58,7 +58,7 @@ TEST(Ramp, ASlowServerIsNotDrowned) {
 
 TEST(Ramp, RefusalsShrinkTheWindowButNeverToNothing) {
   Ramp ramp(0);
-  TimePoint now{seconds(1).count()};
+  TimePoint now = TimePoint{} + seconds(1);
   for (int i = 0; i < 100; ++i, now = now + seconds(1)) ramp.answered(now, milliseconds(1), true);
   EXPECT_EQ(ramp.window(), Ramp::kMinWindow);
   EXPECT_TRUE(ramp.take(now));
@@ -66,7 +66,7 @@ TEST(Ramp, RefusalsShrinkTheWindowButNeverToNothing) {
 
 TEST(Ramp, OneBurstOfRefusalsCountsOnce) {
   Ramp ramp(0);
-  const TimePoint now{seconds(1).count()};
+  const TimePoint now = TimePoint{} + seconds(1);
   for (int i = 0; i < 50; ++i) ramp.answered(now + milliseconds(i), milliseconds(1), true);
   EXPECT_NEAR(ramp.window(), Ramp::kFirstWindow * Ramp::kDecrease, 0.01);
 }
