@@ -104,12 +104,25 @@ struct Index {
     by_subject.clear();
     for (const auto& entry : cluster_bindings) add_subjects(entry.second);
     for (const auto& entry : bindings) add_subjects(entry.second);
+    aggregate_roles();
+  }
+
+  // A role that aggregates may itself be aggregated (view into edit into admin): a few rounds settle it.
+  void aggregate_roles() {
+    constexpr int kRounds = 4;
     std::vector<Json> all;
     for (const auto& entry : cluster_roles) all.push_back(entry.second.object);
-    for (auto& [name, role] : cluster_roles) {
-      if (kube::find_key(role.object, "aggregationRule") == nullptr) continue;
-      const kube::JsonArray rules = aggregated_rules(role.object, all);
-      if (!rules.empty()) role.rules = read_rules(&rules);
+    for (int round = 0; round < kRounds; ++round) {
+      for (Json& object : all) {
+        if (!object.is_object() || kube::find_key(object, "aggregationRule") == nullptr) continue;
+        kube::JsonArray rules = aggregated_rules(object, all);
+        if (!rules.empty()) object.get_object()["rules"] = std::move(rules);
+      }
+    }
+    for (const Json& object : all) {
+      if (!object.is_object() || kube::find_key(object, "aggregationRule") == nullptr) continue;
+      const auto role = cluster_roles.find(std::string(kube::get_string(object, "metadata.name")));
+      if (role != cluster_roles.end()) role->second.rules = read_rules(kube::get_array(object, "rules"));
     }
   }
 
