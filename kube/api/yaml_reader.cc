@@ -18,6 +18,8 @@ namespace {
 // What aliases may make of a document: a few lines must not become gigabytes.
 constexpr size_t kMaxExpandedNodes = 1'000'000;
 constexpr size_t kMaxExpandedBytes = 64U << 20;
+// The reader recurses; nothing that people write nests anywhere near this.
+constexpr int kMaxYamlDepth = 500;
 
 struct Event {
   yaml_event_t raw;
@@ -87,7 +89,7 @@ class Reader {
 
   // The node whose first event is at hand.
   bool read_node(Json* out, int depth) {
-    if (depth > kMaxJsonTreeDepth) return fail("yaml: exceeded max depth");
+    if (depth > kMaxYamlDepth) return fail("yaml: exceeded max depth");
     if (++nodes_ > kMaxExpandedNodes) return fail("yaml: document has too many values");
     std::string anchor;
     switch (event_.raw.type) {
