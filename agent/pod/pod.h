@@ -111,6 +111,9 @@ struct EventRecord {
   int64_t nanos = 0;  // makes the event's name
   int64_t first = 0;  // wall seconds
   uint32_t count = 0;
+  uint32_t group = 0;  // hash of type and reason
+  uint32_t text = 0;   // hash of the message
+  bool combined = false;
 };
 
 struct QueuedEvent {
@@ -118,6 +121,7 @@ struct QueuedEvent {
   uint32_t count = 1;
   bool patch = false;
   bool warning = false;
+  bool combined = false;
   uint8_t tries = 0;
   int64_t last = 0;  // wall seconds
   std::string reason, message, field;

@@ -427,6 +427,27 @@ TEST(PodManagerFull, AsksForTokensAgainBeforeTheyEnd) {
   EXPECT_EQ(cluster.count(Verb::kPost, "/token"), 2u);
 }
 
+TEST(PodManagerFull, ManySimilarEventsAreCombined) {
+  FakeCluster::Options o;
+  o.pods.full_fidelity = true;
+  FakeCluster cluster(o);
+  Json pod = pod_of("a");
+  for (int i = 0; i < 12; ++i) {
+    const std::string n = std::to_string(i);
+    kube::ensure_array(pod, "spec.volumes")
+        .push_back(json(R"({"name":"v)" + n + R"(","secret":{"secretName":"s)" + n + "\"}}"));
+  }
+  cluster.create(pod);
+  cluster.run_for(milliseconds(600));
+  const std::vector<std::string> events = cluster.events("a");
+  ASSERT_EQ(events.size(), 10u);
+  EXPECT_EQ(events[8],
+            "Warning FailedMount x1 -: MountVolume.SetUp failed for volume \"v8\" : secret \"s8\" not found");
+  EXPECT_EQ(events[9],
+            "Warning FailedMount x3 -: (combined from similar events): MountVolume.SetUp failed for volume \"v11\" : "
+            "secret \"s11\" not found");
+}
+
 TEST(PodManagerFull, AMissingSecretThatComesIsMounted) {
   FakeCluster::Options o;
   o.pods.full_fidelity = true;

@@ -13,12 +13,26 @@ namespace {
 constexpr size_t kMaxQueue = 1000;
 constexpr size_t kMaxRecords = 200;
 constexpr uint8_t kMaxTries = 12;
+// client-go: from the tenth different message of one reason within ten minutes on they are one event.
+constexpr size_t kSimilar = 10;
+constexpr int64_t kSimilarSeconds = 600;
+constexpr std::string_view kCombined = "(combined from similar events): ";
 constexpr Duration kRetry = std::chrono::seconds(10);
 
 void add(std::string_view key, std::string_view value, std::string* out) {
   if (out->back() != '{') *out += ',';
   *out += fmt::format("\"{}\":", key);
   kube::append_json_string(value, out);
+}
+
+bool too_many_similar(const EventLog& log, uint32_t group, uint32_t text, int64_t now) {
+  std::vector<uint32_t> texts;
+  for (const EventRecord& r : log.records) {
+    if (r.group != group || r.combined || now - r.first > kSimilarSeconds) continue;
+    if (r.text == text) return false;
+    if (std::find(texts.begin(), texts.end(), r.text) == texts.end()) texts.push_back(r.text);
+  }
+  return texts.size() + 1 >= kSimilar;
 }
 
 }  // namespace
@@ -31,16 +45,19 @@ void Manager::tell(Pod& pod, bool warning, std::string_view reason, std::string 
     const ContainerSpec& spec = pod.spec->containers[static_cast<size_t>(container)];
     field = fmt::format("spec.{}{{{}}}", spec.init ? "initContainers" : "containers", spec.name);
   }
-  const uint64_t key = hash_text(message, hash_text(reason, hash_text(field, warning ? 1 : 0)));
   EventLog& log = pod.events;
-  auto at = std::find_if(log.records.begin(), log.records.end(), [&](const EventRecord& r) { return r.key == key; });
   const WallTime now = host_.wall_now();
+  const uint32_t group = static_cast<uint32_t>(hash_text(reason, warning ? 1 : 0));
+  const uint32_t text = static_cast<uint32_t>(hash_text(message));
+  const bool combined = too_many_similar(log, group, text, now.seconds());
+  const uint64_t key = combined ? hash_text(kCombined, group) : hash_text(message, hash_text(field, group));
+  auto at = std::find_if(log.records.begin(), log.records.end(), [&](const EventRecord& r) { return r.key == key; });
   const bool known = at != log.records.end();
   if (!known) {
     if (log.records.size() >= kMaxRecords) return;
     int64_t nanos = now.ns;
     for (const EventRecord& r : log.records) nanos = std::max(nanos, r.nanos + 1);
-    log.records.push_back({key, nanos, now.seconds(), 0});
+    log.records.push_back({key, nanos, now.seconds(), 0, group, text, combined});
     at = log.records.end() - 1;
   }
   ++at->count;
@@ -54,7 +71,8 @@ void Manager::tell(Pod& pod, bool warning, std::string_view reason, std::string 
   event.warning = warning;
   event.last = now.seconds();
   event.reason = reason;
-  event.message = std::move(message);
+  event.message = combined ? std::string(kCombined) + message : std::move(message);
+  event.combined = combined;
   event.field = std::move(field);
   log.queue->push_back(std::move(event));
 }
@@ -66,7 +84,11 @@ std::string Manager::event_name(const Pod& pod, const EventRecord& record) const
 std::string Manager::render_event(const Pod& pod, const QueuedEvent& event) const {
   const EventRecord& record = pod.events.records[event.record];
   const std::string last = format_time({event.last * 1000000000});
-  if (event.patch) return fmt::format("{{\"count\":{},\"lastTimestamp\":\"{}\"}}", event.count, last);
+  if (event.patch) {
+    std::string patch = fmt::format("{{\"count\":{},\"lastTimestamp\":\"{}\"", event.count, last);
+    if (event.combined) add("message", event.message, &patch);
+    return patch + "}";
+  }
   std::string out = "{\"kind\":\"Event\",\"apiVersion\":\"v1\",\"metadata\":{";
   add("name", event_name(pod, record), &out);
   add("namespace", pod.ns(), &out);
