@@ -10,10 +10,13 @@
 #include "controlplane/controllers/context.h"
 #include "controlplane/controllers/daemonset.h"
 #include "controlplane/controllers/deployment.h"
+#include "controlplane/controllers/endpoints.h"
 #include "controlplane/controllers/garbage_collector.h"
+#include "controlplane/controllers/job.h"
 #include "controlplane/controllers/namespaces.h"
 #include "controlplane/controllers/node_lifecycle.h"
 #include "controlplane/controllers/replicaset.h"
+#include "controlplane/controllers/signing.h"
 #include "controlplane/controllers/taint_eviction.h"
 
 namespace ghostfleet::controlplane {
@@ -56,6 +59,21 @@ const std::vector<Entry>& entries() {
       {"garbage-collector-controller", {}, make<controllers::GarbageCollector>},
       {"node-lifecycle-controller", {"/v1/nodes", "/v1/pods"}, make<controllers::NodeLifecycleController>},
       {"taint-eviction-controller", {"/v1/nodes", "/v1/pods"}, make<controllers::TaintEvictionController>},
+      {"job-controller", {"/v1/pods", "batch/v1/jobs"}, make<controllers::JobController>},
+      {"ttl-after-finished-controller", {"batch/v1/jobs"}, make<controllers::TtlController>},
+      {"endpoints-controller", {"/v1/pods", "/v1/services", "/v1/endpoints"}, make<controllers::EndpointsController>},
+      {"endpointslice-controller",
+       {"/v1/pods", "/v1/nodes", "/v1/services", "discovery.k8s.io/v1/endpointslices"},
+       make<controllers::EndpointSliceController>},
+      {"disruption-controller",
+       {"/v1/pods", "policy/v1/poddisruptionbudgets"},
+       make<controllers::DisruptionController>},
+      {"certificatesigningrequest-approving-controller",
+       {"certificates.k8s.io/v1/certificatesigningrequests"},
+       make<controllers::CertificateApprover>},
+      {"certificatesigningrequest-signing-controller",
+       {"certificates.k8s.io/v1/certificatesigningrequests"},
+       make<controllers::CertificateSigner>},
       {"pod-garbage-collector-controller", {"/v1/nodes", "/v1/pods"}, make<controllers::PodGcController>},
   };
   return kEntries;
@@ -67,6 +85,9 @@ const std::set<std::string, std::less<>>& idle_names() {
                                                             "resourcequota-controller",
                                                             "horizontal-pod-autoscaler-controller",
                                                             "certificatesigningrequest-cleaner-controller",
+                                                            "statefulset-controller",
+                                                            "cronjob-controller",
+                                                            "replicationcontroller-controller",
                                                             "ttl-controller",
                                                             "node-ipam-controller",
                                                             "persistentvolume-binder-controller",
