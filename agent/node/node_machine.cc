@@ -43,9 +43,23 @@ void NodeMachine::start(NodeHost& host) {
   host.arm(kWorkTimer, host.now() + kRegisterBase);
 }
 
-void NodeMachine::take_over(NodeHost& host, std::string_view node_json, uint64_t lease_version) {
+bool NodeMachine::take_over(NodeHost& host, std::string_view node_json, uint64_t lease_version) {
+  std::string patch;
+  if (!look_at_existing(host, node_json, &patch)) return phase_ == Phase::kNotOurs;
   lease_version_ = lease_version;
-  use_existing(host, node_json);
+  begin_lease(host);
+  if (patch.empty() && dirty_ == 0) {
+    phase_ = Phase::kReconciling;
+    reconciled(host, {200, {}, Duration(0)});
+    return true;
+  }
+  phase_ = Phase::kReading;
+  return false;
+}
+
+void NodeMachine::resume(NodeHost& host) {
+  if (phase_ == Phase::kReading) return read_node(host);
+  if (phase_ == Phase::kPosting) post_node(host);
 }
 
 void NodeMachine::post_node(NodeHost& host) {
@@ -88,29 +102,33 @@ void NodeMachine::node_read(NodeHost& host, const ApiResponse& r) {
   retry_work(host, r);
 }
 
-void NodeMachine::use_existing(NodeHost& host, std::string_view node_json) {
+bool NodeMachine::look_at_existing(NodeHost& host, std::string_view node_json, std::string* patch) {
   const auto node = kube::parse_json(node_json);
   const NodeClass& node_class = host.node_class();
   if (!node.ok() || !NodeUid::parse(kube::get_string(*node, "metadata.uid"), &uid_)) {
     phase_ = Phase::kPosting;
-    retry_work(host, {});
-    return;
+    return false;
   }
   if (ownership_of(*node, node_class.options()) == Ownership::kForeign) {
     not_ours(host, "exists and does not belong to this fleet");
-    return;
+    return false;
   }
   NodeView view;
   scan_node(node_json, node_class.node_template(), &view);
   remember_version(node_json);
-  const bool full = node_class.options().full_fidelity;
   dirty_ = view.ready ? 0 : 1u << static_cast<unsigned>(NodeCondition::kReady);
-  phase_ = Phase::kReconciling;
-  std::string patch = reconcile_patch(*node, node_class, host.identity(), host.wall_now(), !full);
-  if (patch.empty()) {
-    reconciled(host, {200, {}, Duration(0)});
+  *patch = reconcile_patch(*node, node_class, host.identity(), host.wall_now(), !node_class.options().full_fidelity);
+  return true;
+}
+
+void NodeMachine::use_existing(NodeHost& host, std::string_view node_json) {
+  std::string patch;
+  if (!look_at_existing(host, node_json, &patch)) {
+    if (phase_ != Phase::kNotOurs) retry_work(host, {});
     return;
   }
+  phase_ = Phase::kReconciling;
+  if (patch.empty()) return reconciled(host, {200, {}, Duration(0)});
   host.send({Verb::kPatch, BodyType::kStrategicMergePatch, Priority::kStatus, kTagReconcile,
              NodeClass::node_path(host.name()) + "/status?timeout=10s", std::move(patch), kHeartbeatTimeout});
 }
@@ -134,13 +152,13 @@ void NodeMachine::node_is_there(NodeHost& host, bool existing) {
   work_tries_ = 0;
   phase_ = Phase::kCsiNode;
   host.notice(NodeNotice::kRegistered, existing ? "existing" : "");
+  if (lease_step_ == LeaseStep::kOff) begin_lease(host);
   if (full) {
     host.open_watch(NodeWatch::kPods);
     pressure_events(host);
     send_status(host, host.node_class().status_patch(host.wall_now(), 0));  // CSINode follows its answer
     return;
   }
-  begin_lease(host);
   if (!existing) {
     begin_csi_node(host);
     return;

@@ -80,8 +80,10 @@ class NodeMachine {
 
   // Begins to register a node that is not known to exist.
   void start(NodeHost& host);
-  // Begins with a node that exists (found by a list): no POST. `lease_version` 0: not known.
-  void take_over(NodeHost& host, std::string_view node_json, uint64_t lease_version);
+  // Begins with a node that exists (found by a list): its lease at once, and no POST. `lease_version` 0: not known.
+  // False: its object must be brought up to date by resume(), which the host may put off to spread the work of many.
+  bool take_over(NodeHost& host, std::string_view node_json, uint64_t lease_version);
+  void resume(NodeHost& host);
 
   void on_response(NodeHost& host, Tag tag, const ApiResponse& response);
   void on_timer(NodeHost& host, Tag tag);
@@ -114,6 +116,8 @@ class NodeMachine {
   void read_node(NodeHost& host);
   void node_read(NodeHost& host, const ApiResponse& r);
   void use_existing(NodeHost& host, std::string_view node_json);
+  // The patch an existing node needs, its uid and version taken; false: it is not ours, or no Node.
+  bool look_at_existing(NodeHost& host, std::string_view node_json, std::string* patch);
   void reconciled(NodeHost& host, const ApiResponse& r);
   void node_is_there(NodeHost& host, bool existing);
   void begin_csi_node(NodeHost& host);

@@ -332,12 +332,29 @@ TEST(NodeMachine, ANodeLeftByAnEarlierRunIsTakenOverWithoutAFlap) {
   const auto version = std::stoull(std::string(kube::get_string(*api.lease(), "metadata.resourceVersion")));
   api.log.clear();
   NodeMachine second;
-  second.take_over(api, kube::to_json(*api.node()), version);
+  EXPECT_TRUE(second.take_over(api, kube::to_json(*api.node()), version));
   EXPECT_TRUE(second.ready());
   api.run(second, seconds(11));
   EXPECT_EQ(api.count("POST"), 0);
   EXPECT_EQ(api.count("PUT " + std::string(kLease) + "/n-1?timeout=10s 200"), 1);
   EXPECT_EQ(api.condition("Ready", "lastTransitionTime"), transition);
+}
+
+TEST(NodeMachine, ANodeThatWentUnknownIsTakenOverLeaseFirst) {
+  FakeApi api(fleet_options());
+  NodeMachine first;
+  first.start(api);
+  api.run(first, seconds(15));
+  api.set_condition("Ready", "Unknown");
+  NodeMachine second;
+  EXPECT_FALSE(second.take_over(api, kube::to_json(*api.node()), 0));
+  api.run(second, milliseconds(1));
+  EXPECT_GE(api.renewals, 2);
+  EXPECT_FALSE(second.ready());
+  second.resume(api);
+  api.run(second, milliseconds(1));
+  EXPECT_TRUE(second.ready());
+  EXPECT_EQ(api.condition("Ready"), "True");
 }
 
 TEST(NodeMachine, ForeignConditionsSurviveHeartbeatsAndTheUnknownCycle) {

@@ -29,7 +29,7 @@ agent::NodeOptions node_options(const FleetOptions& o) {
   n.fleet = o.name;
   n.adopt = o.adopt;
   n.recreate_deleted = o.recreate_deleted;
-  n.full_fidelity = o.full_fidelity;
+  n.full_fidelity = o.full_fidelity || o.connections == ConnectionMode::kPerNode;
   n.events = o.events;
   n.lease_duration = o.lease_duration;
   n.status_report_period = o.status_report_period;

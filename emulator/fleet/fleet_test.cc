@@ -96,6 +96,39 @@ TEST(Fleet, ARestartTakesItsNodesOver) {
                                kube::Json(*kube::get_array(*api.get("/api/v1/nodes/n-7"), "status.conditions"))));
 }
 
+TEST(Fleet, ARestartAfterTheGracePeriodBringsEveryNodeBack) {
+  FakeApi api;
+  {
+    auto fleet = Fleet::start(options_for(api, 60));
+    ASSERT_TRUE(fleet.ok());
+    ASSERT_TRUE(eventually([&] { return (*fleet)->snapshot().ready == 60 && api.count(kLease) == 60; }));
+  }
+  for (int i = 0; i < 60; ++i) {
+    api.edit("/api/v1/nodes/n-" + std::to_string(i), [](kube::Json& node) {
+      for (kube::Json& c : kube::ensure_array(node, "status.conditions")) c.get_object()["status"] = "Unknown";
+    });
+  }
+  api.clear_log();
+  auto fleet = Fleet::start(options_for(api, 60));
+  ASSERT_TRUE(fleet.ok());
+  ASSERT_TRUE(eventually([&] { return (*fleet)->snapshot().ready == 60; }));
+  EXPECT_EQ(api.count_ready(), 60u);
+  EXPECT_EQ(api.requests("POST", "/api/v1/nodes"), 0u);
+}
+
+TEST(Fleet, ANodeMayHaveAConnectionOfItsOwn) {
+  FakeApi api;
+  FleetOptions o = options_for(api, 12);
+  o.connections = ConnectionMode::kPerNode;
+  auto fleet = Fleet::start(o);
+  ASSERT_TRUE(fleet.ok());
+  ASSERT_TRUE(eventually([&] { return (*fleet)->snapshot().ready == 12; }));
+  EXPECT_EQ(api.requests("GET", "/api/v1/services?"), 12u);
+  ASSERT_TRUE(eventually([&] { return (*fleet)->snapshot().connections == 12; }));
+  api.put("/api/v1/namespaces/default/pods/p", pod_on("n-3", "p"));
+  ASSERT_TRUE(eventually([&] { return phase_of(api, "p") == "Running"; }));
+}
+
 TEST(Fleet, NodesOfOthersAreLeftAlone) {
   FakeApi api;
   api.put("/api/v1/nodes/n-3", *kube::parse_json(R"({"metadata":{"name":"n-3"},"status":{}})"));

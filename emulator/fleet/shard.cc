@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "agent/node/node_requests.h"
 #include "emulator/fleet/shard_hosts.h"
 
 namespace ghostfleet::emulator {
@@ -137,8 +138,8 @@ void Shard::publish() {
 }
 
 void Shard::existing_node(uint32_t row, const std::string& json, uint64_t lease_version) {
-  flags_[row] |= kStarted;
-  machines_[row].take_over(host(row), json, lease_version);
+  // What needs no write is done with; the rest waits for its turn in the ramp.
+  if (machines_[row].take_over(host(row), json, lease_version)) flags_[row] |= kStarted;
 }
 
 void Shard::begin_registration() {
@@ -154,7 +155,11 @@ void Shard::pump_ramp() {
     if ((flags_[row] & kStarted) == 0) {
       if (!ramp_.take(now)) return;
       flags_[row] |= kStarted | kOnTheWay;
-      machines_[row].start(host(row));
+      if (machines_[row].phase() == agent::NodeMachine::Phase::kNew) {
+        machines_[row].start(host(row));
+      } else {
+        machines_[row].resume(host(row));
+      }
     }
     ++next_row_;
   }
@@ -163,13 +168,13 @@ void Shard::pump_ramp() {
 // A node that is no longer on its way makes room for another.
 void Shard::settle(uint32_t row) {
   if ((flags_[row] & kOnTheWay) == 0) return;
-  flags_[row] &= static_cast<uint8_t>(~kOnTheWay);
+  flags_[row] &= static_cast<uint16_t>(~kOnTheWay);
   ramp_.finished();
 }
 
 void Shard::count(uint32_t row, Flag flag, bool on, Gauge& gauge, uint64_t* number) {
   if (((flags_[row] & flag) != 0) == on) return;
-  flags_[row] = static_cast<uint8_t>(on ? flags_[row] | flag : flags_[row] & ~flag);
+  flags_[row] = static_cast<uint16_t>(on ? flags_[row] | flag : flags_[row] & ~flag);
   *number += on ? 1 : UINT64_MAX;  // minus one
   gauge.set(static_cast<double>(*number));
 }
@@ -238,14 +243,16 @@ void Shard::on_answer(uint32_t row, agent::Tag tag, const agent::ApiResponse& re
 }
 
 // Somebody else renews our leases: most likely a second fleet of the same name.
-void Shard::conflict_seen(uint32_t row, agent::Tag, int status) {
-  if (status != 409 || (flags_[row] & kRegisteredFlag) == 0) return;
+// (A lost answer makes one conflict, so only those that repeat count.)
+void Shard::conflict_seen(uint32_t row, agent::Tag tag, int status) {
+  if (status != 409 || tag != agent::kTagLease || (flags_[row] & kRegisteredFlag) == 0) return;
+  if ((std::exchange(flags_[row], flags_[row] | kConflicted) & kConflicted) == 0) return;
   if (++lease_conflicts_ != kConflictsOfTwoFleets || !config_.notice) return;
   config_.notice("many conflicts on leases: does another process run a fleet of this name?");
 }
 
 void Shard::node_seen(uint32_t row, const std::string& json, bool deviates) {
-  flags_[row] = static_cast<uint8_t>(deviates ? flags_[row] | kDeviates : flags_[row] & ~kDeviates);
+  flags_[row] = static_cast<uint16_t>(deviates ? flags_[row] | kDeviates : flags_[row] & ~kDeviates);
   machines_[row].on_node_seen(host(row), json);
   update_facts(row, json);
 }

@@ -1,7 +1,7 @@
 // Shard: one thread's part of a fleet: a table of node machines, their timers, their pods, and the connections their
 // requests go over.
 //
-// A row costs the machine (less than 100 bytes), two timers of 24 bytes and a byte of flags. Names and bodies are
+// A row costs the machine (less than 100 bytes), two timers of 24 bytes and two bytes of flags. Names and bodies are
 // computed; pods cost only where there are pods.
 //
 // Thread rule: everything below the line runs on the shard's loop (others post there); start and stop belong to the
@@ -73,7 +73,7 @@ class Shard final : private AnswerSink {
   struct NodePods;
   struct NodeLink;
   static constexpr agent::Tag kFactsTag = agent::Tag{1} << 62;  // our own GET of a Node, for its pods
-  enum Flag : uint8_t {
+  enum Flag : uint16_t {
     kStarted = 1,
     kOnTheWay = 2,
     kRegisteredFlag = 4,
@@ -82,6 +82,7 @@ class Shard final : private AnswerSink {
     kDeviates = 32,
     kSeenReady = 64,
     kGoneFlag = 128,
+    kConflicted = 256,
   };
 
   void on_answer(uint32_t row, agent::Tag tag, const agent::ApiResponse& response) override;
@@ -120,7 +121,7 @@ class Shard final : private AnswerSink {
   Rng rng_;
   Ramp ramp_;
   std::vector<agent::NodeMachine> machines_;
-  std::vector<uint8_t> flags_;
+  std::vector<uint16_t> flags_;
   TimerWheel wheel_;      // index: row * 2 + (lease 0, work 1)
   TimerWheel pod_wheel_;  // index: a slot of pod_slots_
   struct PodSlot {

@@ -63,7 +63,7 @@ void Shard::facts_answered(uint32_t row, const agent::ApiResponse& response) {
   NodePods& pods = pods_of(row);
   pods.asking = false;
   if (response.ok()) pods.facts.object = node_facts_object(response.body);
-  if (!pods.facts.object) flags_[row] &= static_cast<uint8_t>(~kDeviates);  // then the template has to do
+  if (!pods.facts.object) flags_[row] &= static_cast<uint16_t>(~kDeviates);  // then the template has to do
   run_pending(row);
 }
 
@@ -171,9 +171,9 @@ void Shard::LinkWatch::on_modified(const kube::ObjectView& object) {
   if (watch_ != agent::NodeWatch::kOwnNode) return;
   agent::NodeView view;
   if (!agent::scan_node(object.json, shard_.class_of(row_).node_template(), &view)) return;
-  uint8_t& flags = shard_.flags_[row_];
+  uint16_t& flags = shard_.flags_[row_];
   if ((flags & kSeenReady) != 0 && !view.ready) shard_.stats_.not_ready.add();
-  flags = static_cast<uint8_t>(view.ready ? flags | kSeenReady : flags & ~kSeenReady);
+  flags = static_cast<uint16_t>(view.ready ? flags | kSeenReady : flags & ~kSeenReady);
   shard_.node_seen(row_, std::string(object.json), node_deviates(object.json, shard_.class_of(row_)));
 }
 
