@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <array>
+#include <optional>
 
 #include "kube/api/codec_errors.h"
 #include "kube/api/typed_reader.h"
@@ -77,6 +77,16 @@ std::string settle_strict(const JsonBody& body, const std::vector<std::string>& 
   return text + fmt::format("{}", fmt::join(found, ", "));
 }
 
+// Custom resources say what they are.
+std::optional<ApiError> missing_gvk(const Gvk& given, const KindInfo& expected, std::string_view body) {
+  if (given.kind.empty()) {
+    return unrecognized(expected, fmt::format("Object 'Kind' is missing in '{}'", body), body);
+  }
+  if (!given.api_version.empty()) return std::nullopt;
+  return bad_request(fmt::format("the API version in the data () does not match the expected API version ({})",
+                                 expected.api_version()));
+}
+
 ApiResult<Json> decode_json_object(std::string_view original, const JsonBody& body, const KindInfo& expected,
                                    const DecodeOptions& options) {
   TypedReader reader(body.text);
@@ -87,7 +97,12 @@ ApiResult<Json> decode_json_object(std::string_view original, const JsonBody& bo
   if (!reader.meta_error().empty()) {
     return unrecognized(expected, "couldn't get version/kind; json parse error: " + reader.meta_error(), original);
   }
-  const Gvk gvk = fill_gvk(gvk_of(object), expected);
+  const Gvk given = gvk_of(object);
+  if (auto bad = bad_api_version(given); !bad.empty()) return unrecognized(expected, bad, original);
+  if (expected.custom() && !options.default_gvk) {
+    if (auto error = missing_gvk(given, expected, original)) return *error;
+  }
+  const Gvk gvk = fill_gvk(given, expected);
   if (!matches(gvk, expected)) return wrong_kind(gvk, expected);
   if (!reader.type_error().empty()) return cannot_handle(gvk, expected, reader.type_error());
   if (auto error = settle_strict(body, reader.strict_errors(), options); !error.empty()) {

@@ -27,7 +27,8 @@ struct DecodeOptions {
   FieldValidation validation = FieldValidation::kWarn;
   // With kWarn: texts for Warning headers (`unknown field "spec.foo"`).
   std::vector<std::string>* warnings = nullptr;
-  // When the body may leave apiVersion and kind out, they are filled from `expected`.
+  // A body may leave apiVersion and kind out: they are filled from `expected`. False: a custom resource must name them,
+  // as a real server demands in the body of a create or an update.
   bool default_gvk = true;
 };
 

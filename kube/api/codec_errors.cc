@@ -34,8 +34,9 @@ std::string internal_package(std::string_view group) {
 
 // Old versions a real server still knows by name, though it does not serve them.
 bool once_served(std::string_view group, std::string_view version, const KindInfo& expected) {
-  const bool beta = version.find("beta") != std::string_view::npos;
   const bool workload = expected.group == "apps" && expected.kind != "ControllerRevision";
+  const bool beta = version == "v1beta1" || (version == "v1beta2" && workload) ||
+                    (version == "v1alpha1" && group == "rbac.authorization.k8s.io");
   if (group == "extensions" && version == "v1beta1") {
     return (workload && expected.kind != "StatefulSet") || expected.group == "networking.k8s.io";
   }
@@ -52,6 +53,11 @@ std::string_view Gvk::group() const {
 std::string_view Gvk::version() const {
   const size_t slash = api_version.find('/');
   return slash == std::string::npos ? std::string_view(api_version) : std::string_view(api_version).substr(slash + 1);
+}
+
+std::string bad_api_version(const Gvk& gvk) {
+  const bool bad = std::count(gvk.api_version.begin(), gvk.api_version.end(), '/') > 1;
+  return bad ? "unexpected GroupVersion string: " + gvk.api_version : std::string();
 }
 
 Gvk fill_gvk(Gvk given, const KindInfo& expected) {
@@ -76,7 +82,9 @@ ApiError cannot_handle(const Gvk& gvk, const KindInfo& expected, std::string_vie
 
 ApiError wrong_kind(const Gvk& gvk, const KindInfo& expected) {
   const bool same_kind = gvk.kind == expected.kind;
-  const bool known = find_type(gvk.group(), gvk.version(), gvk.kind) != nullptr;
+  // Status, DeleteOptions and their like are kinds of every version; "v1" is theirs by name.
+  const bool known = find_type(gvk.group(), gvk.version(), gvk.kind) != nullptr ||
+                     (gvk.api_version == "v1" && find_type("meta", "v1", gvk.kind) != nullptr);
   if (expected.custom() || (same_kind && (known || once_served(gvk.group(), gvk.version(), expected)))) {
     if (gvk.api_version != expected.api_version()) {
       return bad_request(fmt::format("the API version in the data ({}) does not match the expected API version ({})",

@@ -19,6 +19,8 @@ struct Gvk {
   std::string_view version() const;
 };
 
+// `unexpected GroupVersion string: a/b/c`; empty when apiVersion is well formed.
+std::string bad_api_version(const Gvk& gvk);
 // What was left out is what was expected.
 Gvk fill_gvk(Gvk given, const KindInfo& expected);
 bool matches(const Gvk& gvk, const KindInfo& expected);

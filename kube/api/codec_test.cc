@@ -176,7 +176,7 @@ TEST(Codec, CustomResourcesKeepWhatTheyHave) {
              kWidget),
       R"({"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"w"},"spec":{"a":[{"x":"","y":null}],"z":1}})");
   EXPECT_EQ(
-      decode(R"({"spec":{"a":1,"a":2},"metadata":{"nmae":"w"}})", kWidget),
+      decode(R"({"metadata":{"nmae":"w"},"spec":{"a":1,"a":2}})", kWidget),
       "Widget in version \"v1\" cannot be handled as a Widget: strict decoding error: duplicate field \"spec.a\", "
       "unknown field \"metadata.nmae\"");
 }

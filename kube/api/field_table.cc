@@ -172,7 +172,7 @@ class Builder {
       go = go.substr(2);
       if (go.front() == '*') go.remove_prefix(1);
     }
-    f->go_element = f->map_of_lists ? "[]string" : qualify(go, owner);
+    f->go_element = f->map_of_lists ? "[]string" : f->map || f->repeated ? qualify(go, owner) : f->go_type;
     set_kind(resolve_alias(go, owner, nullptr), owner, f);
   }
 

@@ -126,10 +126,7 @@ bool JsonScanner::fail(std::string_view context) {
   return false;
 }
 
-bool JsonScanner::fail_depth() {
-  if (!failed()) error_ = "exceeded max depth";
-  return false;
-}
+bool JsonScanner::fail_depth() { return fail("exceeded max depth"); }
 
 bool JsonScanner::read_string(std::string_view* out) {
   const char* start = ++p_;
@@ -315,8 +312,8 @@ bool JsonScanner::skip_value(int depth) {
     bool value_done = false;
     if (peek() == '{' || peek() == '[') {
       const bool object = *p_ == '{';
-      ++p_;
       if (depth + static_cast<int>(open.size()) >= kMaxJsonTextDepth) return fail_depth();
+      ++p_;
       open.push_back(object);
       skip_space();
       if (take(object ? '}' : ']')) {

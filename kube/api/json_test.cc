@@ -100,8 +100,8 @@ TEST(Json, DepthIsLimited) {
     return std::string(static_cast<size_t>(n), '[') + std::string(static_cast<size_t>(n), ']');
   };
   EXPECT_TRUE(parse_json(nested(kMaxJsonTreeDepth)).ok());
-  EXPECT_EQ(error_of(nested(kMaxJsonTreeDepth + 1)), "exceeded max depth");
-  EXPECT_EQ(error_of(nested(1'000'000)), "exceeded max depth");
+  EXPECT_EQ(error_of(nested(kMaxJsonTreeDepth + 1)), "invalid character '[' exceeded max depth");
+  EXPECT_EQ(error_of(nested(1'000'000)), "invalid character '[' exceeded max depth");
   const std::string deepest = nested(kMaxJsonTextDepth);
   EXPECT_TRUE(JsonScanner(deepest).skip_value(0));
   const std::string deeper = nested(kMaxJsonTextDepth + 1);

@@ -278,7 +278,6 @@ bool TypedReader::read_any_array(Json* out) {
 bool TypedReader::read_custom(Json* out) {
   static const TypeInfo* const kMeta = find_type("meta/v1.ObjectMeta");
   static const FieldInfo* const kMetaField = find_type("core/v1.Pod")->find("metadata");
-  static const FlatField kMetadata{kMetaField, {}, "metadata"};
   scan_.skip_space();
   if (scan_.peek() != '{') return read(*kMeta, out);
   scan_.take('{');
@@ -299,8 +298,10 @@ bool TypedReader::read_custom(Json* out) {
     if (name == "kind" || name == "apiVersion") {
       ok = read_root_meta(name, &value);
     } else if (name == "metadata") {
-      steps_.push_back({kMeta, &kMetadata, -1, {}});
+      steps_.push_back({nullptr, nullptr, -1, name});
+      custom_meta_ = true;
       ok = read_field(*kMetaField, &value);
+      custom_meta_ = false;
       steps_.pop_back();
     } else {
       steps_.push_back({nullptr, nullptr, -1, name});
@@ -309,6 +310,7 @@ bool TypedReader::read_custom(Json* out) {
     }
     if (!ok || !scan_.next_item('}', "after object key:value pair", &closed)) return false;
   }
+  strict_errors_.insert(strict_errors_.end(), meta_strict_errors_.begin(), meta_strict_errors_.end());
   return scan_.finish();
 }
 
@@ -370,13 +372,15 @@ std::string TypedReader::path() const {
 }
 
 void TypedReader::strict(std::string_view what, std::string_view key) {
-  if (strict_errors_.size() >= kMaxStrictErrors) return;
+  if (lenient_ > 0 || strict_errors_.size() >= kMaxStrictErrors) return;
   std::string where = path();
   if (!where.empty()) where += '.';
   where += key;
   if (unknown_paths != nullptr && what == "unknown field") unknown_paths->push_back(where);
   std::string text = std::string(what) + " " + go_quote(where);
-  if (seen_errors_.insert(text).second) strict_errors_.push_back(std::move(text));
+  if (!seen_errors_.insert(text).second) return;
+  const bool told_last = custom_meta_ && what == "unknown field";
+  (told_last ? meta_strict_errors_ : strict_errors_).push_back(std::move(text));
 }
 
 }  // namespace ghostfleet::kube

@@ -92,6 +92,9 @@ class TypedReader {
   std::vector<Step> steps_;
   std::vector<FieldSlot> slots_;
   int depth_ = 0;
+  int lenient_ = 0;           // > 0: inside a value whose unknown fields a real server does not look for
+  bool custom_meta_ = false;  // inside a custom resource's metadata, whose findings are told last
+  std::vector<std::string> meta_strict_errors_;
   std::string meta_error_;
   std::string saved_error_;
   std::string fatal_error_;

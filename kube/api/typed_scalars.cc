@@ -194,23 +194,27 @@ bool TypedReader::read_int_or_string(Json* out) {
 // One schema, or what may stand in its place: a bool, a list of schemas, a list of names.
 bool TypedReader::read_schema(const FieldInfo& f, Json* out) {
   const char c = scan_.peek();
-  if (c == '{') return read_struct(*f.message, out);
+  if (c == '{') {
+    ++lenient_;
+    const bool ok = read_struct(*f.message, out);
+    --lenient_;
+    return ok;
+  }
   if (f.kind == FieldKind::kSchemaOrBool && (c == 't' || c == 'f')) {
     *out = c == 't';
     return scan_.read_word(c == 't' ? "true" : "false");
   }
-  if (f.kind == FieldKind::kSchemaOrBool || c != '[') {
-    static constexpr std::string_view kExpected[] = {"boolean or JSON schema expected", "",
-                                                     "JSON schema or JSON schema array expected"};
-    note_error(std::string(kExpected[f.kind == FieldKind::kSchemaOrBool ? 0 : 2]), true);
-    return scan_.skip_value(depth_);
-  }
+  if (f.kind == FieldKind::kSchemaOrBool) note_error("boolean or JSON schema expected", true);
+  if (f.kind == FieldKind::kSchemaOrBool || c != '[') return scan_.skip_value(depth_);
   FieldInfo list = f;
   list.repeated = true;
   list.kind = f.kind == FieldKind::kSchemaOrArray ? FieldKind::kMessage : FieldKind::kString;
   list.go_type = f.kind == FieldKind::kSchemaOrArray ? "[]v1.JSONSchemaProps" : "[]string";
   list.go_element = list.go_type.substr(2);
-  return read_list(list, out);
+  ++lenient_;
+  const bool ok = read_list(list, out);
+  --lenient_;
+  return ok;
 }
 
 }  // namespace ghostfleet::kube

@@ -150,12 +150,17 @@ class Reader {
       out->emplace_string().assign(bytes.data(), bytes.size());
       return true;
     }
-    const bool plain = s.style == YAML_PLAIN_SCALAR_STYLE && tag != "tag:yaml.org,2002:str" && tag != "!";
+    const bool core = tag == "tag:yaml.org,2002:int" || tag == "tag:yaml.org,2002:float" ||
+                      tag == "tag:yaml.org,2002:bool" || tag == "tag:yaml.org,2002:null";
+    const bool plain = core || (s.style == YAML_PLAIN_SCALAR_STYLE && tag.empty());
     if (!plain) {
       out->emplace_string().assign(value.data(), value.size());
       return true;
     }
-    if (resolve_plain_scalar(value, out)) return true;
+    if (resolve_plain_scalar(value, out)) {
+      if (!core || !out->is_string()) return true;
+      return fail(fmt::format("yaml: cannot decode !!str `{}` as a !!{}", value, tag.substr(tag.rfind(':') + 1)));
+    }
     return fail(fmt::format("json: unsupported value: {}", value.find('n') == value.npos ? "NaN" : "+Inf"));
   }
 
