@@ -130,7 +130,18 @@ void Manager::read_meta(Pod& pod, const Json& json) {
   pod.generation = std::max<int64_t>(get_int(json, "metadata.generation", 1), 1);
 }
 
+// A pod of the same name with another uid: the deletion of the earlier one was missed.
+void Manager::replace_namesake(std::string_view ns, std::string_view name) {
+  for (const Slot& slot : slots_) {
+    if (slot.pod == nullptr || slot.pod->gone || slot.pod->name() != name || slot.pod->ns() != ns) continue;
+    const std::string uid(slot.pod->uid());
+    on_pod_deleted(ns, name, uid);
+    return;
+  }
+}
+
 void Manager::add_pod(const Json& json, std::string_view ns, std::string_view name, std::string_view uid) {
+  replace_namesake(ns, name);
   Pod& pod = add_slot();
   slots_[pod.slot].uid_hash = hash_text(uid);
   pod.key.reserve(ns.size() + name.size() + uid.size());

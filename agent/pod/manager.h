@@ -40,6 +40,7 @@ class Manager final : public PodManager {
   static Tag tag_of(const Pod& pod, Call call, size_t index = 0);
   Pod& add_slot();
   void remove(Pod& pod);
+  void replace_namesake(std::string_view ns, std::string_view name);
   void add_pod(const kube::Json& json, std::string_view ns, std::string_view name, std::string_view uid);
   void update_pod(Pod& pod, const kube::Json& json);
   void read_meta(Pod& pod, const kube::Json& json);

@@ -234,6 +234,18 @@ TEST_P(PodManagerTest, ForceDeletedPodsAreStoppedAndForgotten) {
   EXPECT_THAT(cluster_.events("a"), Contains("Normal Killing x1 spec.containers{c}: Stopping container c"));
 }
 
+TEST_P(PodManagerTest, ANamesakeReplacesAPodWhoseDeletionWasMissed) {
+  cluster_.create(pod_of("a", "stop-after=3s"));
+  cluster_.run_for(seconds(3));
+  const std::string uid = cluster_.create(pod_of("a"));
+  cluster_.run_for(seconds(20));
+  EXPECT_EQ(cluster_.text("a", "metadata.uid"), uid);
+  EXPECT_EQ(cluster_.text("a", "status.phase"), "Running");
+  EXPECT_EQ(status_of("a", "Ready"), "True/");
+  EXPECT_EQ(cluster_.manager().pod_count(), 1u);
+  EXPECT_EQ(cluster_.manager().running_count(), 1u);
+}
+
 TEST_P(PodManagerTest, APodThatNeverRanFailsBeforeItGoes) {
   cluster_.create(pod_of("a", "", R"(,"terminationGracePeriodSeconds":5)"));
   cluster_.at(milliseconds(50), [&] { cluster_.remove("a"); });
