@@ -26,7 +26,8 @@ ApiResult<Json> apply_strategic_merge_patch(Json target, const Json& patch, cons
 
 // The strategic merge patch that turns `before` into `after` (metadata and status included, spec too when it differs),
 // with $setElementOrder for merge lists, as client-go's two-way diff makes it; keys sorted, as Go marshals a map. An
-// empty object when they are equal.
+// empty object when they are equal; but an unsorted list of scalars that did not change (finalizers) is told as
+// $setElementOrder, as client-go does.
 Json make_strategic_merge_patch(const Json& before, const Json& after, const TypeInfo& type);
 
 // A merge or strategic patch must be an object: the 400 for anything else. `strategic` drops the words "error decoding

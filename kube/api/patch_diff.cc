@@ -63,7 +63,10 @@ void diff_scalar_list(std::string_view key, const JsonArray& before, const JsonA
   if (!removed.empty()) {
     patch->insert_or_assign(std::string(kDeleteFromPrimitiveList) + "/" + std::string(key), std::move(removed));
   }
-  if (!json_equal(Json(before), Json(after)) && !after.empty()) {
+  // The real diff has sorted the old list by now: the order is told whenever the new one is not that sorted list.
+  JsonArray sorted_before = before;
+  std::stable_sort(sorted_before.begin(), sorted_before.end(), by_text);
+  if (!json_equal(Json(sorted_before), Json(after)) && !after.empty()) {
     patch->insert_or_assign(std::string(kSetElementOrder) + "/" + std::string(key), after);
   }
 }

@@ -191,7 +191,9 @@ class StrategicMerger {
     if (!meta.known) return fail(unknown_field(type, field));
     if (given != nullptr && !follows(given->get_array(), order.get_array(), meta.merge_key)) return false;
     if (present == nullptr && given == nullptr) return true;
-    const JsonArray server_order = present != nullptr ? present->get_array() : JsonArray();
+    JsonArray server_order = present != nullptr ? present->get_array() : JsonArray();
+    if (!same_types(server_order, given != nullptr ? given->get_array() : JsonArray())) return false;
+    if (given != nullptr && !meta.merge_key.empty()) reuse_slots(&server_order, given->get_array(), meta.merge_key);
     JsonArray merged;
     if (given == nullptr) {
       merged = present->get_array();
@@ -202,10 +204,33 @@ class StrategicMerger {
       merged = present->get_array();
       if (!merge_list(&merged, given->get_array(), meta, false)) return false;
     }
-    if (!same_types(server_order, given != nullptr ? given->get_array() : JsonArray())) return false;
     (*target)[field] = arrange(std::move(merged), order.get_array(), server_order, meta.merge_key);
     patch->erase(field);
     return true;
+  }
+
+  // A real server orders by a list it has edited meanwhile: places of deleted elements are taken by new ones, so that a
+  // new element counts as known, behind the old ones.
+  static void reuse_slots(JsonArray* order, const JsonArray& patch, std::string_view merge_key) {
+    size_t used = order->size();
+    const auto find = [&](const Json& item) {
+      for (size_t i = 0; i < used; ++i) {
+        if (same_element((*order)[i], item, merge_key)) return i;
+      }
+      return used;
+    };
+    for (const Json& item : patch) {
+      const Json* directive = member(item, kPatchDirective);
+      if (directive == nullptr || *directive != "delete") continue;
+      for (size_t at = find(item); at < used; at = find(item)) {
+        for (size_t i = at; i + 1 < used; ++i) (*order)[i] = (*order)[i + 1];
+        --used;
+      }
+    }
+    for (const Json& item : patch) {
+      if (used == order->size()) return;
+      if (member(item, kPatchDirective) == nullptr && find(item) == used) (*order)[used++] = item;
+    }
   }
 
   // Every element the patch adds or changes must appear in the order list, in that order.

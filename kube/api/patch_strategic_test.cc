@@ -142,6 +142,20 @@ TEST(StrategicDiffTest, NullsAtomicListsAndDeletes) {
             R"({"status":{"conditions":[{"lastProbeTime":null,"type":"A"}]}})");
 }
 
+// Quirks of client-go that are seen on the wire.
+TEST(StrategicDiffTest, UnsortedScalarsAreToldInTheirOrder) {
+  EXPECT_EQ(diff(R"({"metadata":{"finalizers":["b","a"]}})", R"({"metadata":{"finalizers":["b","a"]}})"),
+            R"({"metadata":{"$setElementOrder/finalizers":["b","a"]}})");
+  EXPECT_EQ(diff(R"({"metadata":{"finalizers":["b","a"]}})", R"({"metadata":{"finalizers":["a","b"]}})"), "{}");
+}
+
+TEST(StrategicMergeTest, NewElementsTakeThePlaceOfDeletedOnes) {
+  EXPECT_EQ(names(R"({"spec":{"containers":[{"name":"three"},{"name":"two"},{"name":"four"}]}})",
+                  R"({"spec":{"$setElementOrder/containers":[{"name":"one"}],
+                      "containers":[{"name":"one"},{"$patch":"delete","name":"two"}]}})"),
+            "three four one ");
+}
+
 // What a diff makes, a merge must undo.
 TEST(StrategicDiffTest, RoundTrip) {
   const std::pair<const char*, const char*> cases[] = {
