@@ -14,12 +14,12 @@ namespace ghostfleet::emulator {
 
 class Ramp {
  public:
-  static constexpr double kMinWindow = 2;
+  static constexpr double kMinWindow = 8;
   static constexpr double kFirstWindow = 16;
   // Of all shards together: API servers refuse more than 200 writes at a time, and heartbeats need room too.
   static constexpr double kMaxWindow = 128;
-  static constexpr Duration kSlow = std::chrono::milliseconds(400);  // of a request: time to shrink
-  static constexpr Duration kBusy = std::chrono::milliseconds(150);  // no longer time to grow
+  static constexpr Duration kSlow = std::chrono::seconds(1);         // of a request: time to shrink
+  static constexpr Duration kBusy = std::chrono::milliseconds(300);  // no longer time to grow
   static constexpr Duration kRest = std::chrono::milliseconds(500);  // between two decreases
   static constexpr double kDecrease = 0.7;
 
