@@ -1,13 +1,23 @@
 #include "controlplane/auth/crypto.h"
 
+#include <openssl/bio.h>
 #include <openssl/ec.h>
 #include <openssl/err.h>
+#include <openssl/evp.h>
+#include <openssl/pem.h>
 #include <openssl/rand.h>
 #include <openssl/sha.h>
+#include <openssl/x509.h>
 
 #include <cstdlib>
 
 namespace ghostfleet::controlplane::crypto {
+
+void Deleter::operator()(bio_st* p) const { BIO_free_all(p); }
+void Deleter::operator()(evp_md_ctx_st* p) const { EVP_MD_CTX_free(p); }
+void Deleter::operator()(evp_pkey_st* p) const { EVP_PKEY_free(p); }
+void Deleter::operator()(x509_st* p) const { X509_free(p); }
+void Deleter::operator()(X509_req_st* p) const { X509_REQ_free(p); }
 
 Status library_error(std::string_view what) {
   char text[256] = "unknown error";

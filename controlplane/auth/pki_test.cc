@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <openssl/pem.h>
+#include <openssl/x509v3.h>
 #include <sys/stat.h>
 
 #include <filesystem>
