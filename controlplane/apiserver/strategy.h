@@ -54,6 +54,8 @@ class Strategy {
   virtual std::string_view default_propagation() const;
   // Warning for a delete without propagation policy (jobs); empty: none.
   virtual std::string_view delete_warning() const;
+  // A write to /status leaves metadata.labels as they were, so nobody comes to own them there.
+  virtual bool status_keeps_labels() const;
   // PUT without resourceVersion: allowed for most built-in kinds.
   virtual bool allow_unconditional_update() const;
   virtual bool allow_create_on_update() const;

@@ -98,11 +98,18 @@ Admitted admit(Operation operation, Json& object, const Json* old, StrategyConte
   GF_ADMIT(admit_namespace(operation, object, ctx));
   if (!ctx.request.internal) GF_ADMIT(admit_node_user(operation, object, old, ctx));
   if (operation == Operation::kCreate) GF_ADMIT(admit_create(object, ctx));
-  return true;
+  if (operation == Operation::kDelete) {
+    GF_ADMIT(call_validating_webhooks(operation, object, old, ctx));
+    return true;
+  }
+  bool pod_update = operation == Operation::kUpdate && ctx.subresource.empty() && is_kind(ctx, "", "pods");
+  if (pod_update && !equal_members(object, *old, "spec")) add_default_tolerations(object);
+  return call_mutating_webhooks(operation, object, old, ctx);
 }
 
 Admitted admit_validated(Operation operation, const Json& object, const Json* old, StrategyContext& ctx) {
   if (operation != Operation::kCreate && operation != Operation::kUpdate) return true;
+  GF_ADMIT(call_validating_webhooks(operation, object, old, ctx));
   if (!ctx.subresource.empty()) return true;
   if (is_kind(ctx, "", "namespaces")) return check_namespace_labels(object, old, ctx);
   if (operation == Operation::kCreate) GF_ADMIT(check_limit_ranges(object, ctx));

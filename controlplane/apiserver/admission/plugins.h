@@ -25,12 +25,17 @@ void apply_limit_ranges(kube::Json& pod, StrategyContext& ctx);
 // What a node (user system:node:NAME) may write.
 Admitted admit_node_user(Operation operation, const kube::Json& object, const kube::Json* old, StrategyContext& ctx);
 
+// Webhooks, in the order of their configurations' names. Only what a configuration's rules and selectors match is sent.
+Admitted call_mutating_webhooks(Operation operation, kube::Json& object, const kube::Json* old, StrategyContext& ctx);
+
 // ---- validating ---------------------------------------------------------------------------------------------------
 Admitted check_limit_ranges(const kube::Json& object, StrategyContext& ctx);
 // Pod security levels of the namespace; for workloads warnings only.
 Admitted check_pod_security(Operation operation, const kube::Json& object, const kube::Json* old, StrategyContext& ctx);
 // Labels of a namespace that name pod security levels.
 Admitted check_namespace_labels(const kube::Json& object, const kube::Json* old, StrategyContext& ctx);
+Admitted call_validating_webhooks(Operation operation, const kube::Json& object, const kube::Json* old,
+                                  StrategyContext& ctx);
 // Resource quotas: refuses what exceeds, counts what fits.
 Admitted charge_quotas(const kube::Json& object, StrategyContext& ctx);
 

@@ -26,6 +26,8 @@ constexpr KindPath kKnown[] = {
     {"node.k8s.io", "v1", "runtimeclasses"},
     {"storage.k8s.io", "v1", "storageclasses"},
     {"policy", "v1", "poddisruptionbudgets"},
+    {"admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations"},
+    {"admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations"},
 };
 static_assert(std::size(kKnown) == static_cast<size_t>(KnownKind::kCount));
 

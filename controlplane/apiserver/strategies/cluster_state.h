@@ -57,6 +57,8 @@ enum class KnownKind : unsigned char {
   kRuntimeClasses,
   kStorageClasses,
   kDisruptionBudgets,
+  kMutatingWebhooks,
+  kValidatingWebhooks,
   kCount
 };
 

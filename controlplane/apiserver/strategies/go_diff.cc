@@ -253,35 +253,57 @@ struct Edit {
 
 using Lines = std::vector<std::string_view>;
 
-// Shortest edit by longest common subsequence; common ends are cut off first, so the table stays small.
-std::vector<Edit> edits_of(const Lines& a, const Lines& b) {
-  size_t start = 0;
-  while (start < a.size() && start < b.size() && a[start] == b[start]) ++start;
-  size_t end = 0;
-  while (end < a.size() - start && end < b.size() - start && a[a.size() - 1 - end] == b[b.size() - 1 - end]) ++end;
-  size_t n = a.size() - start - end;
-  size_t m = b.size() - start - end;
-  std::vector<std::vector<uint32_t>> common(n + 1, std::vector<uint32_t>(m + 1));
-  for (size_t i = n; i-- > 0;) {
-    for (size_t k = m; k-- > 0;) {
-      common[i][k] =
-          a[start + i] == b[start + k] ? common[i + 1][k + 1] + 1 : std::max(common[i + 1][k], common[i][k + 1]);
+struct Block {
+  size_t a, b, size;
+};
+
+// The longest run of equal lines within the bounds; of several the first in `a`, then in `b`.
+Block longest_match(const Lines& a, const Lines& b, const Block& low, const Block& high) {
+  Block best{low.a, low.b, 0};
+  std::vector<size_t> lengths(high.b - low.b + 1, 0);
+  for (size_t i = low.a; i < high.a; ++i) {
+    size_t before = 0;  // the length that ended one line up and left
+    for (size_t k = low.b; k < high.b; ++k) {
+      size_t above = lengths[k - low.b + 1];
+      size_t length = a[i] == b[k] ? before + 1 : 0;
+      lengths[k - low.b + 1] = length;
+      before = above;
+      if (length > best.size) best = {i + 1 - length, k + 1 - length, length};
     }
   }
+  return best;
+}
+
+// Longest run first, then what is before and after it: the method of Ratcliff and Obershelp, which the real server's
+// diff uses too. Ranges wait on a stack.
+std::vector<Block> matching_blocks(const Lines& a, const Lines& b) {
+  std::vector<Block> blocks;
+  std::vector<std::pair<Block, Block>> ranges{{{0, 0, 0}, {a.size(), b.size(), 0}}};
+  while (!ranges.empty()) {
+    auto [low, high] = ranges.back();
+    ranges.pop_back();
+    if (low.a >= high.a || low.b >= high.b) continue;
+    Block match = longest_match(a, b, low, high);
+    if (match.size == 0) continue;
+    blocks.push_back(match);
+    ranges.push_back({low, {match.a, match.b, 0}});
+    ranges.push_back({{match.a + match.size, match.b + match.size, 0}, high});
+  }
+  std::sort(blocks.begin(), blocks.end(), [](const Block& x, const Block& y) { return x.a < y.a; });
+  return blocks;
+}
+
+std::vector<Edit> edits_of(const Lines& a, const Lines& b) {
+  std::vector<Block> blocks = matching_blocks(a, b);
+  blocks.push_back({a.size(), b.size(), 0});
   std::vector<Edit> edits;
-  for (size_t i = 0; i < start; ++i) edits.push_back({' ', i, i});
   size_t i = 0;
   size_t k = 0;
-  while (i < n || k < m) {
-    if (i < n && k < m && a[start + i] == b[start + k]) {
-      edits.push_back({' ', start + i++, start + k++});
-    } else if (i < n && (k == m || common[i + 1][k] >= common[i][k + 1])) {
-      edits.push_back({'-', start + i++, start + k});
-    } else {
-      edits.push_back({'+', start + i, start + k++});
-    }
+  for (const Block& block : blocks) {
+    while (i < block.a) edits.push_back({'-', i++, k});
+    while (k < block.b) edits.push_back({'+', i, k++});
+    for (size_t n = 0; n < block.size; ++n) edits.push_back({' ', i++, k++});
   }
-  for (size_t e = 0; e < end; ++e) edits.push_back({' ', a.size() - end + e, b.size() - end + e});
   return edits;
 }
 

@@ -43,6 +43,7 @@ class KindStrategy : public Strategy {
   std::vector<kube::FieldError> validate(const kube::Json& object, StrategyContext& ctx) const final;
   std::vector<kube::FieldError> validate_update(const kube::Json& object, const kube::Json& old,
                                                 StrategyContext& ctx) const final;
+  bool status_keeps_labels() const override { return traits_.status_metadata != StatusMetadata::kFree; }
   bool allow_unconditional_update() const override { return traits_.unconditional_update; }
   bool allow_create_on_update() const override { return traits_.create_on_update; }
   bool delete_returns_object() const override { return traits_.delete_returns_object; }
@@ -128,5 +129,7 @@ StrategyPointer make_device_claim_strategy(const KindTraits& traits);
 StrategyPointer make_resource_slice_strategy(const KindTraits& traits);
 StrategyPointer make_flow_schema_strategy(const KindTraits& traits);
 StrategyPointer make_priority_level_strategy(const KindTraits& traits);
+StrategyPointer make_definition_strategy(const KindTraits& traits);
+StrategyPointer make_custom_strategy();
 
 }  // namespace ghostfleet::controlplane

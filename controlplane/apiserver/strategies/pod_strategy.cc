@@ -43,6 +43,10 @@ class PodStrategy final : public KindStrategy {
     Json& spec = object.get_object()["spec"];
     default_pod_spec(spec);
     default_pod_only(spec);
+    Json* status = member(object, "status");
+    if (status == nullptr || !status->is_object()) return;
+    align_ips(status->get_object(), "podIP", "podIPs");
+    align_ips(status->get_object(), "hostIP", "hostIPs");
   }
 
   void prepare_for_create(Json& object, StrategyContext&) const override {
@@ -142,8 +146,6 @@ class PodStrategy final : public KindStrategy {
     JsonObject& status = object_in(root, "status");
     default_text(status, "qosClass", text_of(before == nullptr ? kEmpty : *before, "qosClass"));
     keep_observed_generation(status, before == nullptr ? kEmpty : *before);
-    align_ips(status, "podIP", "podIPs");
-    align_ips(status, "hostIP", "hostIPs");
   }
 
   // The single address and the first of the list are one field; the single one wins when they differ.

@@ -152,14 +152,14 @@ const Row kRows[] = {
     {{.storage_resource = "customresourcedefinitions.apiextensions.k8s.io",
       .generation = true,
       .unconditional_update = false},
-     make_plain},
+     make_definition_strategy},
     {{.storage_resource = "controllerrevisions.apps"}, make_plain},
 };
 
 struct Registry {
   std::unordered_map<std::string_view, StrategyPointer> by_resource;
   std::unique_ptr<Strategy> plain = std::make_unique<KindStrategy>(KindTraits{});
-  std::unique_ptr<Strategy> custom = std::make_unique<Strategy>();
+  std::unique_ptr<Strategy> custom = make_custom_strategy();
 
   Registry() {
     for (const Row& row : kRows) by_resource.emplace(row.traits.storage_resource, row.make(row.traits));

@@ -24,6 +24,11 @@ void Strategy::prepare_for_update(Json& object, const Json& old, StrategyContext
   bool has_status = ctx.resource.info.has_subresource("status");
   if (ctx.subresource == "status") {
     // Custom resources: status only, metadata stays but for managedFields and the version.
+    std::vector<std::string> others;
+    for (const auto& entry : root) {
+      if (entry.key() != "status" && entry.key() != "metadata") others.emplace_back(entry.key());
+    }
+    for (const std::string& key : others) root.erase(key);
     for (const auto& entry : old.get_object()) {
       if (entry.key() != "status" && entry.key() != "metadata") copy_member(root, old, entry.key());
     }
@@ -58,6 +63,7 @@ void Strategy::prepare_for_delete(Json&, StrategyContext&) const {}
 bool Strategy::held_by_spec(const Json&) const { return false; }
 std::string_view Strategy::default_propagation() const { return "Background"; }
 std::string_view Strategy::delete_warning() const { return {}; }
+bool Strategy::status_keeps_labels() const { return true; }
 bool Strategy::allow_unconditional_update() const { return false; }
 bool Strategy::allow_create_on_update() const { return false; }
 bool Strategy::delete_returns_object() const { return false; }

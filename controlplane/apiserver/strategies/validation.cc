@@ -93,6 +93,14 @@ void Findings::not_supported(const Path& path, std::string_view value,
   errors_.push_back({FieldErrorType::kNotSupported, path.to_string(), quoted(value), std::move(detail)});
 }
 
+void Findings::not_supported_value(const Path& path, std::string value, std::string_view detail) {
+  errors_.push_back({FieldErrorType::kNotSupported, path.to_string(), std::move(value), std::string(detail)});
+}
+
+void Findings::type_invalid(const Path& path, std::string value, std::string_view detail) {
+  errors_.push_back({FieldErrorType::kTypeInvalid, path.to_string(), std::move(value), std::string(detail)});
+}
+
 void Findings::duplicate(const Path& path, std::string_view text) { duplicate_value(path, quoted(text)); }
 
 void Findings::duplicate_value(const Path& path, std::string value) {
@@ -289,7 +297,7 @@ void check_changeable_metadata(const Json& metadata, const Path& meta, Findings&
   check_finalizers(metadata, meta, out);
 }
 
-const Json& metadata_of(const Json& object) {
+const Json& own_metadata_of(const Json& object) {
   static const Json kEmpty = JsonObject();
   const Json* metadata = member(object, "metadata");
   return metadata == nullptr ? kEmpty : *metadata;
@@ -298,7 +306,7 @@ const Json& metadata_of(const Json& object) {
 }  // namespace
 
 void check_metadata(const Json& object, bool namespaced, const std::vector<std::string>& name_messages, Findings& out) {
-  const Json& metadata = metadata_of(object);
+  const Json& metadata = own_metadata_of(object);
   Path meta("metadata");
   std::string_view name = text_of(metadata, "name");
   if (name.empty()) {
@@ -321,8 +329,8 @@ void check_metadata(const Json& object, bool namespaced, const std::vector<std::
 
 // A real server looks at these twice, generically and by the kind, and so names each finding twice.
 void check_metadata_update(const Json& object, const Json& old_object, Findings& out) {
-  const Json& metadata = metadata_of(object);
-  const Json& old = metadata_of(old_object);
+  const Json& metadata = own_metadata_of(object);
+  const Json& old = own_metadata_of(old_object);
   Path meta("metadata");
   size_t before = out.size();
   if (member(old, "deletionTimestamp") != nullptr) check_no_new_finalizers(metadata, old, meta, out);

@@ -54,6 +54,9 @@ class Findings {
   void invalid_text(const Path& path, std::string_view value, std::string_view detail);
   void invalid_number(const Path& path, int64_t value, std::string_view detail);
   void not_supported(const Path& path, std::string_view value, std::initializer_list<std::string_view> supported);
+  // `value` and `detail` as they are printed.
+  void not_supported_value(const Path& path, std::string value, std::string_view detail);
+  void type_invalid(const Path& path, std::string value, std::string_view detail);
   void duplicate(const Path& path, std::string_view text);
   void duplicate_value(const Path& path, std::string value);
   void not_found(const Path& path, std::string_view text);

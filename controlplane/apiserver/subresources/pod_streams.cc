@@ -89,7 +89,6 @@ Answered serve_log(SubresourceCall& call, Api& api, RequestContext&) {
   if (!node.empty()) return no_node_behind(node);
   SubresourceAnswer answer;
   answer.code = 204;
-  answer.content_type = "text/plain";
   return answer;
 }
 
