@@ -89,6 +89,7 @@ class Shard final : private AnswerSink {
   void on_measured(Duration latency, bool overloaded) override;
 
   void tick();
+  void wake_at(TimePoint at);
   void pump_ramp();
   void publish();
   uint32_t node_of(uint32_t row) const { return row * config_.count + config_.number; }
@@ -141,6 +142,8 @@ class Shard final : private AnswerSink {
   uint64_t registered_ = 0, ready_ = 0, not_ours_ = 0, deleted_ = 0;
   size_t pod_count_ = 0, running_count_ = 0;
   uint64_t lease_conflicts_ = 0;
+  TimePoint next_tick_at_;  // zero: inside a tick
+  EventLoop::TimerId tick_timer_ = 0;
   TimePoint next_publish_;
   TimePoint next_notice_;
 };

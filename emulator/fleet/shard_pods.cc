@@ -112,6 +112,7 @@ void Shard::arm_pod_timer(uint32_t row, agent::Tag tag, TimePoint at) {
     }
   }
   pod_wheel_.arm(it->second, at);
+  if (next_tick_at_ != TimePoint{}) wake_at(at);
 }
 
 void Shard::disarm_pod_timer(uint32_t row, agent::Tag tag) {
