@@ -162,6 +162,18 @@ ApiResult<DeleteOutcome> ApiImpl::mark_deleted(const Resource& r, const Live& li
   return kube::not_found_error(r.info, live.object->name());
 }
 
+// The answer to a delete that ends a graceful deletion shows it as run out, though nothing of that is stored.
+ObjectRef ApiImpl::shown_as_ended(const Resource& r, const Live& live, const Object& removed) const {
+  Json shown = live.json;
+  if (kube::get_string(shown, "metadata.deletionTimestamp").empty()) {
+    kube::set_path(shown, "metadata.deletionTimestamp", json_string(format_time(clock_.wall_now())));
+    const int64_t generation = kube::get_int(shown, "metadata.generation");
+    if (generation > 0) kube::set_path(shown, "metadata.generation", generation + 1);
+  }
+  kube::set_path(shown, "metadata.deletionGracePeriodSeconds", 0);
+  return unstored_object(removed.key, encode(r, std::move(shown)), removed.revision);
+}
+
 ApiResult<DeleteOutcome> ApiImpl::remove_now(const Resource& r, const Live& live, StrategyContext& sctx,
                                              bool* lost_race) {
   if (sctx.request.dry_run) return DeleteOutcome{true, live.object};
@@ -172,7 +184,7 @@ ApiResult<DeleteOutcome> ApiImpl::remove_now(const Resource& r, const Live& live
   }
   strategy_for(r).release(live.json, sctx);
   committed(r.store_kind, *removed, true);
-  return DeleteOutcome{true, *removed};
+  return DeleteOutcome{true, r.stored->storage_resource == "pods" ? shown_as_ended(r, live, **removed) : *removed};
 }
 
 }  // namespace ghostfleet::controlplane

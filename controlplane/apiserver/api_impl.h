@@ -101,6 +101,7 @@ class ApiImpl final : public Api {
                                              StrategyContext& sctx, bool* lost_race);
   kube::ApiResult<DeleteOutcome> remove_now(const Resource& r, const Live& live, StrategyContext& sctx,
                                             bool* lost_race);
+  ObjectRef shown_as_ended(const Resource& r, const Live& live, const Object& removed) const;
   kube::ApiResult<DeleteOutcome> mark_deleted(const Resource& r, const Live& live, kube::Json marked, int64_t grace,
                                               StrategyContext& sctx, bool* lost_race);
 

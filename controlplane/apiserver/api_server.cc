@@ -110,6 +110,9 @@ Status ApiServer::Impl::start_io() {
   http.address = options.address;
   http.port = options.port;
   http.limits = options.limits;
+  // The door itself lets a little more in, so that what is too large gets a Status from us.
+  dispatch_options.max_body_bytes = options.limits.max_body_bytes;
+  http.limits.max_body_bytes += http.limits.max_body_bytes / 2;
   if (options.pki) {
     kube::http::TlsServerConfig tls;
     tls.cert_pem = options.pki->server().cert_pem;
@@ -171,6 +174,11 @@ Result<std::unique_ptr<ApiServer>> ApiServer::start(Options options) {
   }
   impl->custom_kinds = CustomKinds::create(impl->api);
   GF_RETURN_IF_ERROR(impl->start_io());
+  if (impl->options.boot_objects) {
+    if (Status status = create_api_endpoints(impl->api, impl->options.address, impl->server->port()); !status.ok()) {
+      return status.with_context("creating the first objects");
+    }
+  }
   impl->parts.ready.store(true);
   impl->run_threads();
   return std::unique_ptr<ApiServer>(new ApiServer(std::move(impl)));

@@ -1,5 +1,6 @@
 // Create and update: what happens between a decoded object and its commit (apiserver.md 2.7 and 2.9).
 #include "controlplane/apiserver/api_impl.h"
+#include "controlplane/apiserver/list_options.h"
 #include "controlplane/apiserver/object_bytes.h"
 #include "controlplane/auth/tokens.h"
 #include "kube/api/managed_fields.h"
@@ -28,16 +29,20 @@ std::string random_suffix() {
   return suffix;
 }
 
+// 500 without a reason: what a real server says of errors it did not expect.
+ApiError bare_error(std::string message) {
+  ApiError error;
+  error.message = std::move(message);
+  return error;
+}
+
 ApiError store_error(const Resource& r, std::string_view name, const Status& status) {
   switch (status.code()) {
     case Code::kAlreadyExists: return kube::already_exists(r.info, name);
     case Code::kNotFound: return kube::not_found_error(r.info, name);
     case Code::kConflict: return kube::conflict(r.info, name, kModified);
     case Code::kResourceExhausted: {
-      ApiError error = kube::internal_api_error("");
-      error.message = "etcdserver: request is too large";
-      error.reason.clear();
-      return error;
+      return bare_error("etcdserver: request is too large");
     }
     default: return kube::internal_api_error(status.message());
   }
@@ -93,6 +98,15 @@ bool resets_ownership(const Json& object) {
          kube::get_string((*entries)[0], "operation").empty();
 }
 
+// PUT of an object that is not there, with a uid: there is nothing of that uid.
+ApiError missing_with_uid(const Resource& r, const Change& change, std::string_view uid) {
+  std::string why = "StorageError: invalid object, Code: 4, Key: /registry/" + r.info.resource + "/";
+  if (r.info.namespaced) why.append(change.ns).append("/");
+  why.append(change.name)
+      .append(", ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: ");
+  return kube::conflict(r.info, change.name, why.append(uid).append(", UID in object meta: "));
+}
+
 bool ends_deletion(const Json& object, const Strategy& strategy) {
   if (kube::get_string(object, "metadata.deletionTimestamp").empty()) return false;
   if (!empty_list(object, "metadata.finalizers")) return false;
@@ -113,16 +127,17 @@ ApiResult<WriteOutcome> ApiImpl::create_as(const Change& change, Json object, Re
   StrategyContext sctx{*this, r, ctx, r.info.namespaced ? change.ns : std::string_view(), ""};
   JsonObject& metadata = kube::ensure_object(object, "metadata");
   if (!kube::get_string(object, "metadata.resourceVersion").empty() && !change.may_create) {
-    ApiError error = kube::internal_api_error("");
-    error.message = "resourceVersion should not be set on objects to be created";
-    error.reason.clear();
-    return error;
+    return bare_error("resourceVersion should not be set on objects to be created");
+  }
+  if (change.may_create && change.is_put && !kube::get_string(object, "metadata.uid").empty()) {
+    return missing_with_uid(r, change, kube::get_string(object, "metadata.uid"));
   }
   if (r.info.namespaced) {
     metadata["namespace"] = change.ns;
   } else {
     metadata.erase("namespace");
   }
+  for (const char* field : {"deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"}) metadata.erase(field);
   strategy.apply_defaults(object, sctx);
   if (!change.owns_fields) track_fields(r, Json(), &object, "", ctx);
   ApiResult<bool> admitted = admit(Operation::kCreate, object, nullptr, sctx);
@@ -138,7 +153,7 @@ ApiResult<WriteOutcome> ApiImpl::create_as(const Change& change, Json object, Re
     if (generates) kube::set_path(candidate, "metadata.name", json_string(name));
     strategy.prepare_for_create(candidate, sctx);
     std::vector<kube::FieldError> findings = strategy.validate(candidate, sctx);
-    if (!findings.empty()) return kube::invalid(r.info.group, r.info.kind, name, findings);
+    if (!findings.empty()) return kube::invalid(r.stored->group, r.info.kind, name, findings);
     bool exists = false;
     ApiResult<WriteOutcome> stored = store_new(r, object_key(sctx.ns, name), candidate, sctx, &exists);
     if (!exists || !generates || attempt == kNameAttempts) return stored;
@@ -206,9 +221,12 @@ ApiResult<bool> ApiImpl::check_version(const Change& change, const Live& live, J
     if (strategy_for(r).allow_unconditional_update() || !change.is_put) return true;
     kube::FieldError finding{kube::FieldErrorType::kInvalid, "metadata.resourceVersion", "0",
                              "must be specified for an update"};
-    return kube::invalid(r.info.group, r.info.kind, change.name, {finding});
+    return kube::invalid(r.stored->group, r.info.resource, change.name, {finding});
   }
-  if (version != format_revision(live.object->revision)) return kube::conflict(r.info, change.name, kModified);
+  Revision asked = 0;
+  std::string problem;
+  if (!parse_version(version, &asked, &problem)) return bare_error(problem);
+  if (asked != live.object->revision) return kube::conflict(r.info, change.name, kModified);
   return true;
 }
 
@@ -227,7 +245,7 @@ ApiResult<WriteOutcome> ApiImpl::commit_update(const Change& change, const Live&
   keep_system_fields(live.json, &updated);
   strategy.prepare_for_update(updated, live.json, sctx);
   std::vector<kube::FieldError> findings = strategy.validate_update(updated, live.json, sctx);
-  if (!findings.empty()) return kube::invalid(r.info.group, r.info.kind, change.name, findings);
+  if (!findings.empty()) return kube::invalid(r.stored->group, r.info.kind, change.name, findings);
   if (ApiResult<bool> ok = admit_validated(Operation::kUpdate, updated, &live.json, sctx); !ok.ok()) return ok.error();
   if (ApiResult<bool> ok = strategy.allocate(updated, &live.json, sctx); !ok.ok()) return ok.error();
   EncodedObject encoded = encode(r, updated);
@@ -264,6 +282,7 @@ void ApiImpl::track_fields(const Resource& r, const Json& before, Json* after, s
     metadata.erase("managedFields");
     return;
   }
+  if (subresource == "binding") return;
   Json scope = *after;
   const bool isolates_status = r.info.has_subresource("status");
   const auto reset_to_before = [&](std::string_view key) {
@@ -276,6 +295,9 @@ void ApiImpl::track_fields(const Resource& r, const Json& before, Json* after, s
   };
   if (subresource.empty() && isolates_status) reset_to_before("status");
   if (subresource == "status") reset_to_before("spec");
+  if (subresource == "status" && before.is_object() && strategy_for(r).status_keeps_labels()) {
+    copy_member(*kube::get_object(before, "metadata"), &kube::ensure_object(scope, "metadata"), "labels");
+  }
   kube::ApplyOptions options;
   options.manager = ctx.field_manager;
   options.api_version = r.info.api_version();

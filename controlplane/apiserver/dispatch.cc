@@ -142,6 +142,10 @@ void dispatch(ServerParts& parts, const DispatchOptions& options, std::shared_pt
   const Decision decision = parts.authorizer->authorize(attributes);
   if (!decision.allowed()) return send_error(*call, forbidden_error(attributes, decision.reason));
   if (!take_slot(*call)) return send_error(*call, too_many());
+  if (request.body.size() > options.max_body_bytes) {
+    return send_error(
+        *call, kube::entity_too_large("Request entity too large: limit is " + std::to_string(options.max_body_bytes)));
+  }
   if (!call->info.is_resource) return serve_other(call);
   serve_resource(call);
 }

@@ -40,7 +40,6 @@ const std::vector<KindFields>& table() {
         {"source", "source.component", ""},
         plain("type")}},
       {"replicationcontrollers", {plain("status.replicas", "0")}},
-      {"replicasets.apps", {plain("status.replicas", "0")}},
       {"jobs.batch", {{"status.successful", "status.succeeded", "0"}}},
       {"certificatesigningrequests.certificates.k8s.io", {plain("spec.signerName")}},
       {"resourceslices.resource.k8s.io", {plain("spec.nodeName"), plain("spec.driver")}},
@@ -57,7 +56,6 @@ bool has_field_conversion(std::string_view storage) {
                                                 "services",
                                                 "events",
                                                 "replicationcontrollers",
-                                                "replicasets.apps",
                                                 "jobs.batch",
                                                 "certificatesigningrequests.certificates.k8s.io",
                                                 "resourceslices.resource.k8s.io"};

@@ -22,6 +22,16 @@ ApiResult<Json> options_from_body(Call& call) {
   if (!media.ok()) return media.error();
   kube::DecodeOptions options;
   options.validation = kube::FieldValidation::kIgnore;
+  if (*media != kube::MediaType::kProtobuf) {
+    // The kind is looked at first, where one is given: DeleteOptions of any group and version will do.
+    Result<Json> raw = kube::parse_json(call.request().body);
+    const std::string_view kind = raw.ok() ? kube::get_string(*raw, "kind") : std::string_view();
+    if (!kind.empty() && kind != "DeleteOptions") {
+      return kube::bad_request("no kind " + quoted(kind) + " is registered for version " +
+                               quoted(kube::get_string(*raw, "apiVersion")) +
+                               " in scheme \"pkg/runtime/scheme.go:111\"");
+    }
+  }
   return kube::decode_type(call.request().body, *media, *kube::find_type("meta/v1.DeleteOptions"), options);
 }
 

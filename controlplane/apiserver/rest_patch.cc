@@ -1,5 +1,6 @@
 // PATCH: JSON patch, merge patch, strategic merge patch, server-side apply (apiserver.md 2.10 and 2.11).
 #include <algorithm>
+#include <cstdlib>
 
 #include "controlplane/apiserver/call.h"
 #include "controlplane/apiserver/strategy.h"
@@ -79,11 +80,28 @@ struct Findings {
   }
 };
 
+// Keys given twice within the value of an operation, named as they stand in the object: [0].value.a of an operation on
+// /data is data.a.
+std::vector<std::string> duplicates_in_result(const ParsedPatch& patch) {
+  std::vector<std::string> paths;
+  for (const std::string& duplicate : patch.duplicates) {
+    const size_t value = duplicate.find("].value.");
+    if (value == std::string::npos || !patch.json.is_array()) continue;
+    const size_t index = static_cast<size_t>(std::atoi(duplicate.c_str() + 1));
+    if (index >= patch.json.as_array().size()) continue;
+    std::string path(kube::get_string(patch.json.as_array()[index], "path"));
+    std::replace(path.begin(), path.end(), '/', '.');
+    if (!path.empty()) paths.push_back(path.substr(1) + duplicate.substr(value + 7));
+  }
+  return paths;
+}
+
 Findings patch_findings(PatchType type, const ParsedPatch& patch) {
   Findings findings;
   if (type == PatchType::kJson) {
     findings.add("json patch duplicate", patch.duplicates);
     findings.add("json patch unknown", kube::unknown_json_patch_fields(patch.json));
+    findings.add("duplicate", duplicates_in_result(patch));
     return findings;
   }
   findings.add("duplicate", patch.duplicates);
@@ -145,6 +163,19 @@ void answer(Call& call, const ApiResult<WriteOutcome>& written) {
   send_object(call, written->created ? 201 : 200, *written->object);
 }
 
+// A patch may not rename or move.
+ApiResult<bool> check_patched_identity(const Call& call, const Json& object) {
+  const std::string_view name = kube::get_string(object, "metadata.name");
+  if (name != call.info.name) {
+    return kube::bad_request("the name of the object (" + std::string(name) + ") does not match the name on the URL (" +
+                             call.info.name + ")");
+  }
+  if (call.resource->info.namespaced && kube::get_string(object, "metadata.namespace") != call.ns()) {
+    return kube::bad_request("the namespace of the provided object does not match the namespace sent on the request");
+  }
+  return true;
+}
+
 void serve_apply(const CallRef& call) {
   ApiResult<Json> config = read_apply_config(*call);
   if (!config.ok()) return send_error(*call, config.error());
@@ -185,7 +216,12 @@ void serve_patch(const CallRef& call) {
   if (ApiResult<bool> ok = read_write_options(*call, "PatchOptions"); !ok.ok()) return send_error(*call, ok.error());
   if (*type == PatchType::kApply) return serve_apply(call);
   Change change = change_of(*call);
-  change.make = [&](const Json& live) { return apply_patch(*call, *type, live, r.info); };
+  change.make = [&](const Json& live) -> ApiResult<Json> {
+    ApiResult<Json> result = apply_patch(*call, *type, live, r.info);
+    if (!result.ok()) return result;
+    if (ApiResult<bool> ok = check_patched_identity(*call, *result); !ok.ok()) return ok.error();
+    return result;
+  };
   answer(*call, call->parts.api.write(change, call->ctx));
 }
 

@@ -66,7 +66,7 @@ class WatchStream : public std::enable_shared_from_this<WatchStream> {
   State state_ = State::kInitial;
   bool waiting_ = false;  // for the peer to take what was written
   uint64_t number_ = 0;   // among the server's open watches
-  Revision after_ = 0, last_sent_ = 0;
+  Revision after_ = 0, last_bookmark_ = 0;
   std::unique_ptr<Watch> watch_;
   std::vector<ObjectRef> initial_;
   size_t next_initial_ = 0;
@@ -269,7 +269,6 @@ SharedBytes WatchStream::shared_frame(const Event& event) {
                                                             : before;
     if (!plain) return nullptr;
   }
-  last_sent_ = event.revision;
   return event.frames->get(slot_, [&] {
     return share(renderer_.frame(type_text(event.type), renderer_.watch_object(*event.object, false)));
   });
@@ -292,14 +291,12 @@ void WatchStream::append_event(const Event& event, std::string* out) {
   const bool now = event.type != EventType::kDeleted && query_.filter.matches(*event.object);
   const bool before = event.previous && query_.filter.matches(*event.previous);
   if (!now && !before) return;
-  last_sent_ = event.revision;
   if (event.type == EventType::kDeleted) return append_frame("DELETED", *event.object, out);
   if (!now) return append_frame("DELETED", *as_it_was(event), out);
   append_frame(before ? "MODIFIED" : "ADDED", *event.object, out);
 }
 
 void WatchStream::append_frame(std::string_view type, const Object& object, std::string* out) {
-  last_sent_ = std::max(last_sent_, object.revision);
   out->append(renderer_.frame(type, renderer_.watch_object(object, first_)));
   first_ = false;
 }
@@ -316,9 +313,10 @@ void WatchStream::send_bookmark(bool initial_end) {
   if (!initial_end) {
     if (waiting_) return;
     revision = watch_->progress();
-    if (revision <= std::max(last_sent_, after_)) return;
+    // Only when something happened since the last one.
+    if (revision <= std::max(last_bookmark_, after_)) return;
   }
-  last_sent_ = std::max(last_sent_, revision);
+  last_bookmark_ = revision;
   const std::string object = renderer_.bookmark_object(format_revision(revision), initial_end, first_);
   first_ = false;
   write(share(renderer_.frame("BOOKMARK", object)));

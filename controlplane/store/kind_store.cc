@@ -24,11 +24,12 @@ class PageBuilder {
   PageBuilder(const ListOptions& options, ListResult* result) : options_(options), result_(result) {}
   // False when the page is full and one more item is known.
   bool add(const ObjectRef& object) {
-    if (options_.filter && !options_.filter(*object)) return true;
+    // A full page has more behind it when there is any object left, also one the filter would not let pass.
     if (options_.limit > 0 && result_->items.size() >= options_.limit) {
       result_->more = true;
       return false;
     }
+    if (options_.filter && !options_.filter(*object)) return true;
     result_->items.push_back(object);
     return true;
   }
