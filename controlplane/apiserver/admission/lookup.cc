@@ -44,6 +44,19 @@ std::vector<Json> stored_list(Api& api, KnownKind kind, std::string_view ns) {
   return out;
 }
 
+Json stored_with(Api& api, KnownKind kind, std::string_view mark, bool (*fits)(const Json& object)) {
+  const Resource* resource = api.cluster_state().known(api, kind);
+  if (resource == nullptr) return {};
+  auto list = api.store().list(resource->store_kind, {});
+  if (!list.ok()) return {};
+  for (const ObjectRef& object : list->items) {
+    if (object->json.find(mark) == std::string::npos) continue;
+    Json json = parsed(*object);
+    if (fits(json)) return json;
+  }
+  return {};
+}
+
 bool none_stored(Api& api, KnownKind kind, std::string_view ns) {
   const Resource* resource = api.cluster_state().known(api, kind);
   return resource == nullptr || api.store().count(resource->store_kind, ns.empty() ? "" : key_of(ns, "")) == 0;

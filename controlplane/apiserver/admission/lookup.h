@@ -18,6 +18,9 @@ ObjectRef stored(Api& api, KnownKind kind, std::string_view ns, std::string_view
 kube::Json stored_json(Api& api, KnownKind kind, std::string_view ns, std::string_view name);
 // All of a namespace (or of the cluster, with an empty one), decoded.
 std::vector<kube::Json> stored_list(Api& api, KnownKind kind, std::string_view ns);
+// The one of a cluster-wide kind whose bytes hold `mark` and that `fits` once it is decoded; a null Json when none
+// does.
+kube::Json stored_with(Api& api, KnownKind kind, std::string_view mark, bool (*fits)(const kube::Json& object));
 // Cheap: no object of that kind in the namespace.
 bool none_stored(Api& api, KnownKind kind, std::string_view ns);
 

@@ -133,10 +133,8 @@ Admitted admit_priority(Json& pod, StrategyContext& ctx) {
   std::string policy = "PreemptLowerPriority";
   Json chosen;
   if (name.empty()) {
-    // At most a few classes exist; one may be the default of the cluster.
-    for (Json& candidate : stored_list(ctx.api, KnownKind::kPriorityClasses, "")) {
-      if (bool_of(candidate, "globalDefault")) chosen = std::move(candidate);
-    }
+    chosen = stored_with(ctx.api, KnownKind::kPriorityClasses, "\"globalDefault\":true",
+                         [](const Json& candidate) { return bool_of(candidate, "globalDefault"); });
     if (!chosen.is_null()) spec["priorityClassName"] = name_of(chosen);
   } else {
     chosen = stored_json(ctx.api, KnownKind::kPriorityClasses, "", name);

@@ -17,8 +17,8 @@ namespace ghostfleet::controlplane {
 class TestApi {
  public:
   TestApi() : api_(options(), clock_) {
-    create("", "namespaces", R"({"metadata":{"name":"ns"}})");
-    create("", "serviceaccounts", R"({"metadata":{"name":"default"}})");
+    EXPECT_TRUE(create("", "namespaces", R"({"metadata":{"name":"ns"}})").ok());
+    EXPECT_TRUE(create("", "serviceaccounts", R"({"metadata":{"name":"default"}})").ok());
   }
 
   Api& api() { return api_; }
