@@ -192,8 +192,9 @@ bool DeploymentController::refresh_newest(Work* work, int64_t revision) {
 bool DeploymentController::note_revision(Work* work, int64_t revision) {
   Json& d = work->deployment;
   if (annotation(d, kRevision) == std::to_string(revision)) return true;
+  // Through the status endpoint, as annotations there do not raise the generation.
   const auto done = context_.modify(kName, resource_, get_string(d, "metadata.namespace"),
-                                    get_string(d, "metadata.name"), "", [&](Json& live) -> kube::ApiResult<bool> {
+                                    get_string(d, "metadata.name"), "status", [&](Json& live) -> kube::ApiResult<bool> {
                                       set_annotation(live, kRevision, std::to_string(revision));
                                       return true;
                                     });

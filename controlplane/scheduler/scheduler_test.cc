@@ -1,0 +1,120 @@
+// The scheduler against the real Api and Store, in process.
+#include "controlplane/scheduler/scheduler.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "controlplane/apiserver/api_impl.h"
+
+namespace ghostfleet::controlplane {
+namespace {
+
+using kube::get_string;
+using kube::Json;
+
+class SchedulerTest : public ::testing::Test {
+ protected:
+  SchedulerTest() : api_(ApiOptions{}, SystemClock::instance()), ctx_(internal_context("test")) {
+    make("namespaces", "", R"({"apiVersion":"v1","kind":"Namespace","metadata":{"name":"t"}})");
+    make("serviceaccounts", "t", R"({"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"default"}})");
+  }
+  void start() {
+    auto started = Scheduler::start(api_, {});
+    ASSERT_TRUE(started.ok()) << started.error().to_string();
+    scheduler_ = std::move(*started);
+  }
+  void make(std::string_view plural, std::string_view ns, const std::string& text) {
+    auto object = kube::parse_json(text);
+    ASSERT_TRUE(object.ok()) << object.error().to_string();
+    auto made = api_.create(*api_.find("", "v1", plural), ns, std::move(*object), ctx_);
+    ASSERT_TRUE(made.ok()) << made.error().message;
+  }
+  void node(const std::string& name, const std::string& cpu = "2") {
+    make("nodes", "",
+         R"({"apiVersion":"v1","kind":"Node","metadata":{"name":")" + name + R"("},"status":{"allocatable":{"cpu":")" +
+             cpu + R"(","memory":"4Gi","pods":"20"}}})");
+    // Whatever admission adds to new nodes, these are ready.
+    (void)api_.modify(
+        *api_.find("", "v1", "nodes"), "", name, "",
+        [](Json& live) -> kube::ApiResult<bool> {
+          kube::erase_path(live, "spec.taints");
+          return true;
+        },
+        ctx_);
+  }
+  void pod(const std::string& name, const std::string& cpu, const std::string& more = "") {
+    make("pods", "t",
+         R"({"apiVersion":"v1","kind":"Pod","metadata":{"name":")" + name +
+             R"("},"spec":{"containers":[{"name":"c","image":"i","resources":{"requests":{"cpu":")" + cpu + R"("}}}])" +
+             more + "}}");
+  }
+  Json read(const std::string& name) {
+    const ObjectRef object = api_.store().get(api_.find("", "v1", "pods")->store_kind, "t/" + name);
+    return object ? std::move(*kube::parse_json(object->json)) : Json();
+  }
+  std::string node_of(const std::string& name) { return std::string(get_string(read(name), "spec.nodeName")); }
+  std::string refusal(const std::string& name) {
+    const Json pod = read(name);
+    const kube::JsonArray* conditions = kube::get_array(pod, "status.conditions");
+    if (conditions == nullptr) return "";
+    for (const Json& c : *conditions) {
+      if (get_string(c, "type") == "PodScheduled" && get_string(c, "status") == "False") {
+        return std::string(get_string(c, "message"));
+      }
+    }
+    return "";
+  }
+  static bool eventually(const std::function<bool()>& done) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (!done()) {
+      if (std::chrono::steady_clock::now() > end) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));  // the pause between two looks
+    }
+    return true;
+  }
+  ApiImpl api_;
+  RequestContext ctx_;
+  std::unique_ptr<Scheduler> scheduler_;
+};
+
+TEST_F(SchedulerTest, BindsAndTellsIt) {
+  start();
+  node("n1");
+  pod("p", "1");
+  ASSERT_TRUE(eventually([&] { return node_of("p") == "n1"; }));
+  EXPECT_TRUE(eventually([&] {
+    const auto events = api_.store().list(api_.find("", "v1", "events")->store_kind, {.prefix = "t/"});
+    return events.ok() && !events->items.empty() &&
+           events->items[0]->json.find("Successfully assigned t/p to n1") != std::string::npos;
+  }));
+}
+
+TEST_F(SchedulerTest, WhatDoesNotFitWaitsAndIsWokenByRoom) {
+  start();
+  node("n1");
+  pod("a", "1900m");
+  ASSERT_TRUE(eventually([&] { return node_of("a") == "n1"; }));
+  pod("b", "1900m");
+  ASSERT_TRUE(eventually([&] { return refusal("b") == "0/1 nodes are available: 1 Insufficient cpu."; }));
+  (void)api_.remove(*api_.find("", "v1", "pods"), "t", "a", {.grace_period_seconds = 0}, ctx_);
+  EXPECT_TRUE(eventually([&] { return node_of("b") == "n1"; }));
+  pod("c", "1500m");
+  ASSERT_TRUE(eventually([&] { return !refusal("c").empty(); }));
+  node("n2");
+  EXPECT_TRUE(eventually([&] { return node_of("c") == "n2"; }));
+}
+
+TEST_F(SchedulerTest, OtherSchedulersPodsAndGatesAreLeftAlone) {
+  node("n1");
+  pod("other", "1m", R"(,"schedulerName":"theirs")");
+  pod("gated", "1m", R"(,"schedulingGates":[{"name":"g"}])");
+  start();
+  pod("mine", "1m");
+  ASSERT_TRUE(eventually([&] { return node_of("mine") == "n1"; }));
+  EXPECT_EQ(node_of("other"), "");
+  EXPECT_EQ(node_of("gated"), "");
+}
+
+}  // namespace
+}  // namespace ghostfleet::controlplane
