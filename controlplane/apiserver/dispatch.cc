@@ -140,7 +140,11 @@ void dispatch(ServerParts& parts, const DispatchOptions& options, std::shared_pt
   call->ctx.user = std::move(*user);
   const Attributes attributes = attributes_of(*call);
   const Decision decision = parts.authorizer->authorize(attributes);
-  if (!decision.allowed()) return send_error(*call, forbidden_error(attributes, decision.reason));
+  if (!decision.allowed()) {
+    ApiError refused = forbidden_error(attributes, decision.reason);
+    refused.empty_details = !attributes.is_resource;
+    return send_error(*call, refused);
+  }
   if (!take_slot(*call)) return send_error(*call, too_many());
   if (request.body.size() > options.max_body_bytes) {
     return send_error(

@@ -189,8 +189,13 @@ void serve_apply(const CallRef& call) {
   Change change = change_of(*call);
   change.may_create = call->info.subresource.empty();
   change.owns_fields = true;
-  change.make = [&](const Json& live) {
-    return kube::server_side_apply(live, *config, r.info, {r.info.type, r.schema.get()}, options);
+  change.make = [&](const Json& live) -> ApiResult<Json> {
+    ApiResult<Json> merged = kube::server_side_apply(live, *config, r.info, {r.info.type, r.schema.get()}, options);
+    if (!merged.ok()) return merged;
+    // An apply that gives up the last field it owned in metadata must not take the name with it.
+    kube::JsonObject& metadata = kube::ensure_object(*merged, "metadata");
+    if (kube::get_string(*merged, "metadata.name").empty()) metadata["name"] = call->info.name;
+    return merged;
   };
   answer(*call, call->parts.api.write(change, call->ctx));
 }

@@ -4,6 +4,7 @@
 #include "controlplane/apiserver/call.h"
 #include "controlplane/auth/reviews.h"
 #include "kube/api/codec.h"
+#include "kube/api/managed_fields.h"
 
 namespace ghostfleet::controlplane {
 namespace {
@@ -46,6 +47,11 @@ void serve_review(const CallRef& call) {
   if (ApiResult<bool> ok = read_write_options(*call, "CreateOptions"); !ok.ok()) return send_error(*call, ok.error());
   ApiResult<Json> body = decode_body(*call, kind);
   if (!body.ok()) return send_error(*call, body.error());
+  kube::ApplyOptions owner;
+  owner.manager = call->ctx.field_manager;
+  owner.api_version = kind.api_version();
+  owner.now = call->parts.clock.wall_now();
+  kube::record_update(Json(), &*body, {kind.type, nullptr}, owner);
   ApiResult<Json> answer = review(*call, std::move(*body));
   if (!answer.ok()) return send_error(*call, answer.error());
   send_value(*call, 201, *answer);
