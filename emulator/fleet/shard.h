@@ -142,6 +142,7 @@ class Shard final : private AnswerSink {
   uint64_t registered_ = 0, ready_ = 0, not_ours_ = 0, deleted_ = 0;
   size_t pod_count_ = 0, running_count_ = 0;
   uint64_t lease_conflicts_ = 0;
+  Duration batch_{0};
   TimePoint next_tick_at_;  // zero: inside a tick
   EventLoop::TimerId tick_timer_ = 0;
   TimePoint next_publish_;
