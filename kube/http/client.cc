@@ -31,6 +31,7 @@ class PooledClient final : public HttpClient,
                const CallOptions& options, ResponseHandler* handler) override;
   void cancel(CallId id) override;
   void close_idle() override;
+  void set_read_coalescing(Duration wait) override;
   HttpClientStats stats() const override;
 
  private:
@@ -82,6 +83,7 @@ class PooledClient final : public HttpClient,
   LoopContext::TimerId redial_timer_;
   TimePoint redial_at_;
   int dial_failures_ = 0;
+  Duration coalescing_{0};
   bool pump_posted_ = false, destroying_ = false;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
@@ -266,6 +268,7 @@ void PooledClient::dial_if_needed(Pool& pool) {
   while (dialing < wanted && usable < limit) {
     auto connection = std::make_unique<ClientConnection>(context_, &options_, &config_, this, this);
     connection->pool = static_cast<int>(&pool - pools_.data());
+    connection->set_read_coalescing(coalescing_);
     pool.connections.push_back(std::move(connection));
     pool.connections.back()->dial();
     ++dialing;
@@ -395,6 +398,13 @@ void PooledClient::close_unused(bool only_draining) {
     std::erase_if(pool.connections, [](const auto& c) { return c == nullptr; });
   }
   schedule_pump();
+}
+
+void PooledClient::set_read_coalescing(Duration wait) {
+  if (std::exchange(coalescing_, wait) == wait) return;
+  for (Pool& pool : pools_) {
+    for (auto& connection : pool.connections) connection->set_read_coalescing(wait);
+  }
 }
 
 HttpClientStats PooledClient::stats() const {

@@ -74,7 +74,6 @@ struct HttpClientOptions {
   // Headers of every request (authorization is given per call: it changes).
   HeaderList default_headers;
   size_t max_queued_calls = 4u << 20;
-  size_t max_response_bytes_unread = 64u << 20;
 };
 
 struct HttpClientStats {
@@ -95,6 +94,11 @@ class HttpClient {
   virtual void cancel(CallId id) = 0;
   // Closes connections that carry no call (a kubelet does so after a failed heartbeat).
   virtual void close_idle() = 0;
+  // Answers that arrive one by one are read together: after a read that found little the next one waits about `wait`
+  // (in steps of 20 ms), so that a wake-up of the thread is shared by many answers. Much input, and the end of a
+  // connection, are seen at once; handshakes are not slowed down. `wait` must be far below the calls' time-outs. Zero,
+  // the default: every arrival is read at once; also what is there already when it is set back.
+  virtual void set_read_coalescing(Duration wait) = 0;
   virtual HttpClientStats stats() const = 0;
 };
 

@@ -75,7 +75,13 @@ void ClientConnection::begin_session() {
   else
     context_->disarm(timer_);
   events_->on_connected(this);
+  transport_->set_read_coalescing(coalescing_);
   transport_->schedule_flush();
+}
+
+void ClientConnection::set_read_coalescing(Duration wait) {
+  coalescing_ = wait;
+  if (open()) transport_->set_read_coalescing(wait);
 }
 
 Status ClientConnection::on_proxy_bytes(std::string_view plain) {

@@ -46,6 +46,7 @@ class ClientConnection : public TransportEvents, public TimerTarget {
   bool submit(ClientCall* call);
   void cancel(ClientCall* call);
   void flush() { transport_->schedule_flush(); }
+  void set_read_coalescing(Duration wait);
   const TransportCounters& counters() const;
 
   size_t calls = 0;  // kept by the pool
@@ -56,6 +57,7 @@ class ClientConnection : public TransportEvents, public TimerTarget {
   void on_eof() override;
   void fill(std::string* plain, size_t limit) override;
   bool on_flushed() override { return false; }
+  bool awaits_input() const override { return calls > 0; }
   void on_closed(const Status& why) override;
   void on_timer(uint64_t) override;
 
@@ -84,6 +86,7 @@ class ClientConnection : public TransportEvents, public TimerTarget {
   LoopContext::TimerId timer_;
   TimePoint last_input_, pinged_at_;
   bool pinged_ = false, answered_ = false;
+  Duration coalescing_{0};
 };
 
 }  // namespace ghostfleet::kube::http

@@ -43,27 +43,30 @@ void LoopContext::release_timer(TimerId id) {
 }
 
 void LoopContext::arm(TimerId id, TimePoint deadline) {
-  if (!ticking_) {
-    // The wheel stood still: it must not take a deadline for a tick it has not walked to.
-    wheel_.advance(now(), [](TimerWheel::Index) {});
-    ticking_ = true;
-    loop_.run_after(kTick, [self = weak_from_this()] {
-      if (const auto context = self.lock()) context->tick();
-    });
-  }
+  // A wheel without timers stands still: it jumps to now instead of walking there later.
+  if (wheel_.armed_count() == 0) wheel_.advance(now(), [](TimerWheel::Index) {});
   wheel_.arm(id, deadline);
+  wake_at(deadline + kTick);  // the wheel rounds up to its tick
+}
+
+// The next tick comes at `at` or sooner.
+void LoopContext::wake_at(TimePoint at) {
+  if (tick_at_ != TimePoint{} && tick_at_ <= at) return;
+  if (tick_at_ != TimePoint{}) loop_.cancel(tick_timer_);
+  tick_at_ = at;
+  tick_timer_ = loop_.run_after(std::max(at - now(), Duration(0)), [self = weak_from_this()] {
+    if (const auto context = self.lock()) context->tick();
+  });
 }
 
 void LoopContext::tick() {
-  wheel_.advance(now(), [this](TimerWheel::Index id) {
+  tick_at_ = now();  // what is armed below is planned for at the end
+  wheel_.advance(tick_at_, [this](TimerWheel::Index id) {
     const Timer timer = timers_[id];
     if (timer.target) timer.target->on_timer(timer.cookie);
   });
-  ticking_ = wheel_.armed_count() > 0;
-  if (!ticking_) return;
-  loop_.run_after(kTick, [self = weak_from_this()] {
-    if (const auto context = self.lock()) context->tick();
-  });
+  tick_at_ = TimePoint{};
+  if (wheel_.armed_count() > 0) wake_at(std::max(wheel_.next_deadline_hint(now()), now() + kTick));
 }
 
 void LoopContext::schedule_flush(std::shared_ptr<Flushable> target) {

@@ -1,6 +1,6 @@
 // LoopContext: what all HTTP connections of one event loop share: a coarse timer wheel for deadlines (no reactor timer
-// per call), the list of connections with output, flushed once per turn of the loop, and scratch buffers (no buffer per
-// idle connection).
+// per call; it wakes the loop when something is due, not at every tick), the list of connections with output, flushed
+// once per turn of the loop, and scratch buffers (no buffer per idle connection).
 //
 // Thread rule: everything on the loop's thread, except of(). Ownership: shared by the connections of the loop; the loop
 // must outlive its last use.
@@ -67,12 +67,14 @@ class LoopContext : public std::enable_shared_from_this<LoopContext> {
     std::vector<std::shared_ptr<Flushable>> targets;
   };
   void tick();
+  void wake_at(TimePoint at);
 
   EventLoop& loop_;
   TimerWheel wheel_;
   std::vector<Timer> timers_;
   std::vector<TimerId> free_timers_;
-  bool ticking_ = false;
+  TimePoint tick_at_;  // when tick() runs next; zero: not planned
+  EventLoop::TimerId tick_timer_ = 0;
   std::weak_ptr<Batch> batch_;
   std::vector<std::shared_ptr<Flushable>> spare_;  // memory of an earlier batch
   std::unique_ptr<char[]> read_buffer_;

@@ -19,6 +19,7 @@ using Descriptor = asio::posix::stream_descriptor;
 constexpr int kReadsPerWake = 4;    // then other connections get their turn
 constexpr int kWritesPerFlush = 8;  // the same for output
 constexpr Duration kLinger = std::chrono::seconds(1);
+enum TimerCookie : uint64_t { kLingerTimer, kPollTimer };
 
 class SocketTransport final : public Transport,
                               public TimerTarget,
@@ -34,7 +35,7 @@ class SocketTransport final : public Transport,
     const int on = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   }
-  ~SocketTransport() override { stop_lingering(); }
+  ~SocketTransport() override { stop_timers(); }
 
   void open(std::unique_ptr<TlsEngine> tls, std::string_view early_bytes) override;
   void start_tls(std::unique_ptr<TlsEngine> tls) override {
@@ -45,11 +46,12 @@ class SocketTransport final : public Transport,
   }
   void schedule_flush() override;
   void set_reading(bool on) override;
+  void set_read_coalescing(Duration wait) override;
   void close() override;
   void linger() override;
   void detach() override { events_ = nullptr; }
   void flush() override;
-  void on_timer(uint64_t) override { close(); }
+  void on_timer(uint64_t cookie) override { cookie == kPollTimer ? poll() : close(); }
 
   const TlsEngine* tls() const override { return tls_.get(); }
   bool closed() const override { return !descriptor_.is_open(); }
@@ -68,7 +70,11 @@ class SocketTransport final : public Transport,
   bool wrap_output();
   bool send_output();
   void wait_writable();
-  void stop_lingering();
+  void stop_timers();
+  void read_some();
+  void poll();
+  void collect(Duration wait);
+  void set_low_water(int bytes);
 
   std::shared_ptr<LoopContext> context_;
   Descriptor descriptor_;
@@ -81,7 +87,10 @@ class SocketTransport final : public Transport,
   bool opened_ = false, reading_ = true, waiting_read_ = false, waiting_write_ = false, flush_scheduled_ = false;
   bool lingering_ = false, has_timer_ = false;
   Status closing_;  // not OK: close with it when the output is flushed
-  LoopContext::TimerId timer_ = 0;
+  LoopContext::TimerId timer_ = 0, poll_timer_ = 0;
+  // Coalescing. While collecting, the kernel reports input only from kMuchInput bytes on, and the poll timer is armed.
+  Duration coalescing_{0};
+  bool collecting_ = false, has_poll_timer_ = false;
 };
 
 void SocketTransport::open(std::unique_ptr<TlsEngine> tls, std::string_view early_bytes) {
@@ -109,10 +118,48 @@ void SocketTransport::wait_readable() {
 }
 
 void SocketTransport::on_readable() {
+  read_some();
+  wait_readable();
+}
+
+void SocketTransport::read_some() {
+  const uint64_t before = counters_.bytes_in;
   for (int i = 0; i < kReadsPerWake; ++i) {
     if (closed() || (!reading_ && !lingering_) || !read_once()) break;
   }
-  wait_readable();
+  if (coalescing_.count() == 0 || closed() || lingering_) return;
+  const uint64_t found = counters_.bytes_in - before;
+  if (found == 0 || !events_ || !events_->awaits_input()) return set_low_water(1);
+  // More of a large answer is probably close behind.
+  collect(found >= kMuchInput ? LoopContext::kTick : coalescing_);
+}
+
+void SocketTransport::poll() {
+  const auto self = shared_from_this();  // the owner may let go of it
+  if (collecting_ && !closed()) read_some();
+}
+
+// Reads next in `wait`, unless a read is planned already, or when much has arrived.
+void SocketTransport::collect(Duration wait) {
+  if (coalescing_.count() == 0 || !opened_ || lingering_ || closed()) return;
+  set_low_water(kMuchInput);
+  if (!collecting_ || (has_poll_timer_ && context_->armed(poll_timer_))) return;
+  if (!has_poll_timer_) poll_timer_ = context_->acquire_timer(this, kPollTimer);
+  has_poll_timer_ = true;
+  context_->arm(poll_timer_, context_->now() + wait);
+}
+
+// How much input wakes the loop. Input that is there already counts: the kernel looks again when this is set.
+void SocketTransport::set_low_water(int bytes) {
+  const bool collecting = bytes > 1;
+  if (collecting == collecting_ || closed()) return;
+  if (setsockopt(fd_, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof bytes) == 0) collecting_ = collecting;
+  if (!collecting_ && has_poll_timer_) context_->disarm(poll_timer_);
+}
+
+void SocketTransport::set_read_coalescing(Duration wait) {
+  coalescing_ = wait;
+  if (wait.count() == 0) set_low_water(1);
 }
 
 // False when there is nothing more to read now.
@@ -196,7 +243,7 @@ void SocketTransport::fail(const Status& why) {
 
 void SocketTransport::close() {
   events_ = nullptr;
-  stop_lingering();
+  stop_timers();
   boost::system::error_code ignored;
   descriptor_.close(ignored);
 }
@@ -204,6 +251,7 @@ void SocketTransport::close() {
 void SocketTransport::linger() {
   events_ = nullptr;
   if (closed()) return;
+  set_low_water(1);
   if (tls_) {
     tls_->close_notify();
     std::string out;
@@ -212,14 +260,15 @@ void SocketTransport::linger() {
   }
   ::shutdown(fd_, SHUT_WR);
   lingering_ = has_timer_ = true;
-  timer_ = context_->acquire_timer(this, 0);
+  timer_ = context_->acquire_timer(this, kLingerTimer);
   context_->arm(timer_, context_->now() + kLinger);
   wait_readable();
 }
 
-void SocketTransport::stop_lingering() {
+void SocketTransport::stop_timers() {
   if (has_timer_) context_->release_timer(timer_);
-  has_timer_ = lingering_ = false;
+  if (has_poll_timer_) context_->release_timer(poll_timer_);
+  has_timer_ = has_poll_timer_ = lingering_ = false;
 }
 
 void SocketTransport::set_reading(bool on) {
@@ -242,6 +291,7 @@ void SocketTransport::flush() {
       if (closed()) return;
       if (!closing_.ok()) return fail(closing_);
       if (events_ && opened_ && events_->on_flushed()) linger();
+      if (events_ && events_->awaits_input()) collect(coalescing_);
       return;
     }
     if (!send_output()) return;

@@ -29,6 +29,8 @@ class TransportEvents {
   virtual void fill(std::string* plain, size_t limit) = 0;
   // All output is in the hands of the kernel. True: the connection is to be closed cleanly now.
   virtual bool on_flushed() = 0;
+  // Whether an answer is due: then a transport that coalesces looks for input by itself.
+  virtual bool awaits_input() const { return false; }
   // The end, once, unless the owner closed the transport itself.
   virtual void on_closed(const Status& why) = 0;
 };
@@ -40,6 +42,7 @@ struct TransportCounters {
 class Transport : public Flushable {
  public:
   static constexpr size_t kFlushBytes = 64 * 1024;
+  static constexpr int kMuchInput = 32 * 1024;
 
   // Takes a connected file descriptor.
   static std::shared_ptr<Transport> create(std::shared_ptr<LoopContext> context, int fd, TransportEvents* events);
@@ -53,6 +56,9 @@ class Transport : public Flushable {
   virtual void schedule_flush() = 0;
   // Reads no more until resumed: what makes a peer wait.
   virtual void set_reading(bool on) = 0;
+  // Small input is collected: after a read that found little the next one waits about `wait`, unless much has arrived
+  // (kMuchInput bytes) or the peer has ended. Zero: every arrival is read at once. Never before on_open().
+  virtual void set_read_coalescing(Duration wait) = 0;
   // Closes at once. No further event.
   virtual void close() = 0;
   // Says goodbye, then reads on for a moment so that the peer gets what was sent before. No further event.
