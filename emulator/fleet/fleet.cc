@@ -84,7 +84,8 @@ Status RunningFleet::begin() {
   GF_RETURN_IF_ERROR(make_classes());
   const bool per_node = options_.connections == ConnectionMode::kPerNode;
   if (per_node) GF_RETURN_IF_ERROR(ensure_open_files(names_.size()));
-  auto existing = probe_server(options_.client, options_.name);
+  auto existing = options_.full_fidelity ? probe_node(options_.client, names_.identity(0).name)
+                                         : probe_server(options_.client, options_.name);
   if (!existing.ok()) return existing.error();
   std::string prefix;
   auto http = kube::make_http_options(options_.client, &prefix);

@@ -8,20 +8,39 @@
 
 namespace ghostfleet::emulator {
 
-Result<bool> probe_server(const kube::ClientConfig& config, const std::string& fleet) {
+namespace {
+
+Result<kube::ApiCallResult> ask(const kube::ClientConfig& config, std::string target) {
   auto client = kube::SyncClient::create(config);
   if (!client.ok()) return client.error();
   kube::ApiCall call;
-  call.target = "/api/v1/nodes?limit=1";
-  if (!fleet.empty()) call.target += fmt::format("&labelSelector={}%3D{}", "ghostfleet.dev%2Ffleet", fleet);
+  call.target = std::move(target);
   call.max_tries = 3;
   call.timeout = std::chrono::seconds(30);
-  const kube::ApiCallResult result = (*client)->call_sync(std::move(call));
-  Status status = result.to_status("list nodes");
+  return (*client)->call_sync(std::move(call));
+}
+
+}  // namespace
+
+Result<bool> probe_server(const kube::ClientConfig& config, const std::string& fleet) {
+  std::string target = "/api/v1/nodes?limit=1";
+  if (!fleet.empty()) target += fmt::format("&labelSelector={}%3D{}", "ghostfleet.dev%2Ffleet", fleet);
+  auto result = ask(config, std::move(target));
+  if (!result.ok()) return result.error();
+  Status status = result->to_status("list nodes");
   if (!status.ok()) return status;
-  agent::ArrayScan items(agent::scan_member(result.body, "items"));
+  agent::ArrayScan items(agent::scan_member(result->body, "items"));
   std::string_view item;
   return items.next(&item);
+}
+
+Result<bool> probe_node(const kube::ClientConfig& config, const std::string& name) {
+  auto result = ask(config, "/api/v1/nodes/" + name);
+  if (!result.ok()) return result.error();
+  if (result->status == 404) return false;
+  Status status = result->to_status("get node " + name);
+  if (!status.ok()) return status;
+  return true;
 }
 
 Status ensure_open_files(uint64_t connections) {

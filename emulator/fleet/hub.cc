@@ -17,6 +17,7 @@ using kube::ObjectView;
 
 constexpr std::string_view kLeases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases?limit=500";
 constexpr Duration kLeaseRetry = std::chrono::seconds(2);
+constexpr Duration kNodeNewsDelay = std::chrono::milliseconds(200);  // most of it is what we wrote ourselves
 
 std::string pod_key(const ObjectView& object) { return std::string(object.ns) + "/" + std::string(object.name); }
 
@@ -57,6 +58,7 @@ Hub::Hub(HubConfig config) : config_(std::move(config)), flags_(config_.names->s
   kube::KubeClientOptions options;
   options.seed = config_.seed;
   client_ = kube::KubeClient::create(loop_, config_.http, config_.path_prefix, config_.auth, options);
+  pod_client_ = kube::KubeClient::create(loop_, config_.http, config_.path_prefix, config_.auth, options);
   node_handler_ = std::make_unique<NodeWatchHandler>(*this);
   pod_handler_ = std::make_unique<PodWatchHandler>(*this);
 }
@@ -79,6 +81,7 @@ void Hub::stop() {
   nodes_.reset();
   pods_.reset();
   client_.reset();
+  pod_client_.reset();
 }
 
 void Hub::watch_failed(std::string_view what, const Status& status, int http_status) {
@@ -173,6 +176,7 @@ void Hub::nodes_synced() {
   if (synced_) return;
   synced_ = true;
   std::vector<uint64_t>().swap(lease_versions_);
+  client_->http().set_read_coalescing(kNodeNewsDelay);
   for (Shard* shard : config_.shards) {
     shard->loop().post([shard] { shard->begin_registration(); });
   }
@@ -182,7 +186,7 @@ void Hub::nodes_synced() {
   options.field_selector = "spec.nodeName!=";
   options.seed = config_.seed + 1;
   options.timeout_parameter = false;
-  pods_ = kube::Reflector::create(*client_, std::move(options), pod_handler_.get());
+  pods_ = kube::Reflector::create(*pod_client_, std::move(options), pod_handler_.get());
   pods_->start();
 }
 

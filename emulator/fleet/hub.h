@@ -74,7 +74,7 @@ class Hub {
   HubConfig config_;
   EventLoop loop_;
   ShardStats stats_;
-  std::unique_ptr<kube::KubeClient> client_;
+  std::unique_ptr<kube::KubeClient> client_, pod_client_;  // news of nodes may be late, those of pods may not
   std::unique_ptr<NodeWatchHandler> node_handler_;
   std::unique_ptr<PodWatchHandler> pod_handler_;
   std::unique_ptr<kube::Reflector> nodes_, pods_;

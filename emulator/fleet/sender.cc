@@ -122,6 +122,7 @@ void Sender::send(kube::KubeClient& client, uint32_t row, const agent::ApiReques
   if (stats_.first_request.load(std::memory_order_relaxed) == 0) stats_.first_request = call.sent.ns;
   kube::http::CallOptions options;
   options.lane = static_cast<Lane>(request.priority);
+  if (options.lane > Lane::kStatus) begin_work(client, call.sent);
   options.timeout = request.timeout;
   const HeaderList& headers = headers_for(client, request.body_type);
   if (client.path_prefix().empty()) {
@@ -130,6 +131,12 @@ void Sender::send(kube::KubeClient& client, uint32_t row, const agent::ApiReques
     client.http().start(method_name(request.verb), client.path_prefix() + request.target, &headers, request.body,
                         options, &call);
   }
+}
+
+// Whoever waits for more than a heartbeat is not to wait for others' answers.
+void Sender::begin_work(kube::KubeClient& client, TimePoint now) {
+  last_work_ = now;
+  client.http().set_read_coalescing(Duration(0));
 }
 
 void Sender::note_head(int status, const HeaderList& headers, Duration* retry_after) {

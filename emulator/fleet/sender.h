@@ -34,11 +34,14 @@ class Sender {
 
   void send(kube::KubeClient& client, uint32_t row, const agent::ApiRequest& request);
   size_t in_flight() const { return in_flight_; }
+  // When something other than a heartbeat or a status was last sent.
+  TimePoint last_work() const { return last_work_; }
 
  private:
   class Call;
   using HeaderSets = std::array<kube::http::HeaderList, 4>;  // by BodyType
   Call& take_call();
+  void begin_work(kube::KubeClient& client, TimePoint now);
   void finished(Call& call, int status, Duration retry_after);
   void failed(Call& call, const Status& status);
   void note_head(int status, const kube::http::HeaderList& headers, Duration* retry_after);
@@ -50,6 +53,7 @@ class Sender {
   std::deque<Call> calls_;
   std::vector<Call*> free_;
   size_t in_flight_ = 0;
+  TimePoint last_work_;
   std::string authorization_;
   HeaderSets headers_;
   TimePoint next_skew_check_;

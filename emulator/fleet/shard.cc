@@ -24,6 +24,8 @@ Duration batch_for(const agent::NodeOptions& options, size_t rows) {
 constexpr Duration kShortestNap = std::chrono::milliseconds(1);
 constexpr Duration kLongestNap = std::chrono::milliseconds(200);
 constexpr Duration kPacedNap = std::chrono::milliseconds(5);  // while nodes are registered at a given rate
+// After this time without other requests than heartbeats their answers are read together too.
+constexpr Duration kQuietAfter = std::chrono::seconds(2);
 constexpr Duration kPublishEvery = std::chrono::milliseconds(200);
 constexpr Duration kNoticeEvery = std::chrono::milliseconds(500);
 constexpr uint64_t kConflictsOfTwoFleets = 20;
@@ -147,6 +149,12 @@ void Shard::wake_at(TimePoint at) {
   tick_timer_ = loop_.run_after(std::max(at - loop_.now(), Duration(0)), [this] { tick(); });
 }
 
+// Only heartbeats are on their way: all nodes are registered and no pod is starting.
+bool Shard::quiet(TimePoint now) const {
+  return registering_ && next_row_ == machines_.size() && ramp_.on_the_way() == 0 &&
+         now - sender_.last_work() > kQuietAfter;
+}
+
 void Shard::publish() {
   next_publish_ = loop_.now() + kPublishEvery;
   stats_.in_flight.set(static_cast<double>(sender_.in_flight()));
@@ -156,6 +164,7 @@ void Shard::publish() {
         std::count_if(links_.begin(), links_.end(), [](const auto& link) { return link != nullptr; })));
     return;
   }
+  if (quiet(loop_.now())) client_->http().set_read_coalescing(batch_ / 2);
   const kube::http::HttpClientStats s = client_->http().stats();
   stats_.queued.set(static_cast<double>(s.queued));
   stats_.connections.set(static_cast<double>(s.open_connections));

@@ -92,6 +92,7 @@ class Shard final : private AnswerSink {
   void wake_at(TimePoint at);
   void pump_ramp();
   void publish();
+  bool quiet(TimePoint now) const;
   uint32_t node_of(uint32_t row) const { return row * config_.count + config_.number; }
   const agent::NodeClass& class_of(uint32_t row) const;
   kube::KubeClient& client_of(uint32_t row);
