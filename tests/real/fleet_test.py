@@ -59,8 +59,9 @@ class Test:
         wait_for("not-ready taints removed", lambda: not any(n["spec"].get("taints") for n in self.nodes()), 60, 1)
 
     def hold(self):
-        before = self.transitions()
-        end = time.monotonic() + self.args.hold
+        """The nodes stay Ready for a while, during which the workloads run too."""
+        before, end = self.transitions(), time.monotonic() + self.args.hold
+        self.workloads()
         while time.monotonic() < end:
             ready = ready_nodes(self.nodes())
             if ready != self.args.nodes:
@@ -154,7 +155,6 @@ def main():
         first = json.loads(t.ghostfleet("status", "-o", "json").stdout)["items"][0]
         t.check("no NotReady seen and no error", first["not_ready_transitions"] == 0 and not first["errors"],
                 json.dumps({k: first[k] for k in ("ready_seconds", "renewals", "lateness", "errors", "cpu_seconds", "rss_bytes")}))
-        t.workloads()
         t.outage()
         t.scale_down()
         t.restart()
