@@ -24,6 +24,12 @@ int shard_count(const FleetOptions& options, uint32_t nodes) {
   return std::min<int>(shards, static_cast<int>(nodes));
 }
 
+// A server derives the manager of fields from it: "kubelet".
+std::string user_agent_of(const agent::NodeTemplate& node) {
+  return fmt::format("kubelet/{} ({}/{}) kubernetes/0000000", node.kubelet_version, node.operating_system,
+                     node.architecture);
+}
+
 agent::NodeOptions node_options(const FleetOptions& o) {
   agent::NodeOptions n;
   n.fleet = o.name;
@@ -88,6 +94,7 @@ Status RunningFleet::begin() {
                                          : probe_server(options_.client, options_.name);
   if (!existing.ok()) return existing.error();
   std::string prefix;
+  if (options_.client.user_agent.empty()) options_.client.user_agent = user_agent_of(options_.groups.front().node);
   auto http = kube::make_http_options(options_.client, &prefix);
   if (!http.ok()) return http.error();
   http->max_connections = per_node ? 2 : options_.connections_per_shard;
