@@ -57,6 +57,7 @@ std::shared_ptr<const OpenApiSet> Documents::openapi() {
     hashes.emplace_back(path, document.hash);
     set->documents.emplace(path, std::move(document));
   }
+  set->v2 = kube::openapi_v2_document(kinds());
   set->index.json = kube::openapi_index(hashes);
   set->index.hash = etag_of(set->index.json);
   openapi_ = set;

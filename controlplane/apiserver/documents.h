@@ -16,6 +16,7 @@ namespace ghostfleet::controlplane {
 struct OpenApiSet {
   kube::OpenApiDocument index;
   std::map<std::string, kube::OpenApiDocument> documents;  // by "apis/apps/v1"
+  kube::OpenApiDocument v2;                                // protobuf, for kubectl before 1.31
 };
 
 class Documents {

@@ -183,6 +183,15 @@ void serve_openapi(Call& call, std::string_view rest) {
   send_cacheable(call, "application/json", set->index.hash, set->index.json);
 }
 
+// A JSON document here would break clients that read protobuf without asking: others get nothing.
+void serve_openapi_v2(Call& call) {
+  if (call.request().headers.get("accept").find("proto-openapi.spec.v2") == std::string_view::npos) {
+    return send_text(call, 404, "404 page not found\n");
+  }
+  const auto set = call.parts.documents->openapi();
+  send_cacheable(call, std::string(kube::kOpenApiV2MediaType), set->v2.hash, set->v2.json);
+}
+
 void serve_metrics(Call& call) {
   std::vector<const MetricsRegistry*> registries = call.parts.metrics->registries();
   MetricsRegistry now;
@@ -240,6 +249,7 @@ void serve_other(const CallRef& ref) {
                           "meta/v1.APIResourceList");
   }
   if (first == "apis" && parts.size() <= 3) return serve_groups(call, parts);
+  if (path == "/openapi/v2") return serve_openapi_v2(call);
   if (path == "/openapi/v3" || path == "/openapi/v3/") return serve_openapi(call, "");
   if (path.starts_with("/openapi/v3/")) return serve_openapi(call, std::string_view(path).substr(12));
   if (path == "/openid/v1/jwks") return serve_issuer(call, true);

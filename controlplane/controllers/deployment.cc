@@ -17,7 +17,8 @@ constexpr const char* kRevision = "deployment.kubernetes.io/revision";
 constexpr const char* kDesired = "deployment.kubernetes.io/desired-replicas";
 constexpr const char* kMax = "deployment.kubernetes.io/max-replicas";
 constexpr const char* kHashLabel = "pod-template-hash";
-constexpr Duration kCoalesce = std::chrono::milliseconds(5);
+// Longer than the ReplicaSet controller takes to act, so that a status counts what that has just done.
+constexpr Duration kCoalesce = std::chrono::milliseconds(30);
 
 int64_t wanted_of(const Json& set) { return get_int(set, "spec.replicas", 1); }
 int64_t replicas_of(const Json& deployment) { return get_int(deployment, "spec.replicas", 1); }
@@ -384,6 +385,8 @@ SyncResult DeploymentController::sync(const std::string& key) {
 }
 
 SyncResult DeploymentController::finish(Work* work, bool ok) {
+  // The counts of a set made a moment ago would all be zero: its event brings us back when there is something to say.
+  if (work->progress_reason == "NewReplicaSetCreated" && work->failure.empty()) return SyncResult::again(kCoalesce);
   const SyncResult result = write_status(work);
   return ok ? result : SyncResult::retry();
 }

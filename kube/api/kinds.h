@@ -34,7 +34,8 @@ struct KindInfo {
   const TypeInfo* type = nullptr;  // null for custom resources
   // events.k8s.io/v1 events are v1 events under other field names: both share one storage.
   std::string storage_resource;  // "events" for both; else resource + "." + group
-  // "GROUP/VERSION" in which objects are stored, when it is another than this one (only the hash in discovery shows it).
+  // "GROUP/VERSION" in which objects are stored, when it is another than this one (only the hash in discovery shows
+  // it).
   std::string storage_version;
 
   // Only POST, nothing stored: reviews, bindings.

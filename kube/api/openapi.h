@@ -31,4 +31,9 @@ std::string openapi_path(const KindInfo& kind);
 // The index /openapi/v3: {"paths":{"api/v1":{"serverRelativeURL":"/openapi/v3/api/v1?hash=H"}}}
 std::string openapi_index(const std::vector<std::pair<std::string, std::string>>& path_and_hash);
 
+// OpenAPI v2 in protobuf (openapi.v2.Document), which kubectl before 1.31 asks for: only what its checks read, which
+// endpoints take PATCH and with which query parameters. Field numbers: the published OpenAPI v2 message set.
+OpenApiDocument openapi_v2_document(const KindList& kinds);
+inline constexpr std::string_view kOpenApiV2MediaType = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+
 }  // namespace ghostfleet::kube
