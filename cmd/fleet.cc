@@ -24,45 +24,24 @@ void add_cluster_flags(CLI::App& command, ClusterFlags* flags) {
 }
 
 int run_fleet(const FleetFlags& flags, const ClusterFlags& cluster) {
-  auto spec = fleet_spec(flags);
-  if (!spec.ok()) return fail(spec.error(), kExitUsage);
-  auto for_time = parse_for(flags.for_time);
-  if (!for_time.ok()) return fail(for_time.error(), kExitUsage);
-  auto profiles = emulator::ProfileCatalogue::load(home_directory() + "/profiles");
-  if (!profiles.ok()) return fail(profiles.error(), kExitUsage);
-  auto options = emulator::make_fleet_options(*spec, *profiles);
-  if (!options.ok()) return fail(options.error(), kExitUsage);
+  auto plan = plan_fleet(flags);
+  if (!plan.ok()) return fail(plan.error());
   auto config = kube::load_client_config(cluster.kubeconfig, kube::Environment::process());
   if (!config.ok()) return fail(config.error());
-  options->client = config->client;
-  options->adopt = flags.adopt;
-  options->shards = flags.shards;
-  uint64_t nodes = 0;
-  for (const auto& group : options->groups) nodes += group.count;
-  if (options->connections == emulator::ConnectionMode::kPerNode) {
-    const Status files = need_open_files(nodes + 200);
-    if (!files.ok()) return fail(files);
-  }
-  auto run_file = RunFile::create("fleet", options->name);
+  plan->options.client = config->client;
+  const std::string& name = plan->options.name;
+  auto run_file = RunFile::create("fleet", name);
   if (!run_file.ok()) return fail(run_file.error());
   std::printf(
       "fleet %s: %llu nodes on %s (context %s). It creates nodes labelled ghostfleet.dev/fleet=%s with their leases "
       "and CSINodes, and touches nothing else.\n",
-      options->name.c_str(), static_cast<unsigned long long>(nodes), config->client.server_url.c_str(),
-      config->context.c_str(), options->name.c_str());
-  emulator::FleetCallbacks callbacks;
-  callbacks.notice = [](const std::string& text) { std::fprintf(stderr, "%s\n", text.c_str()); };
-  auto fleet = emulator::Fleet::start(*options, callbacks);
-  if (!fleet.ok()) return fail(fleet.error());
+      name.c_str(), static_cast<unsigned long long>(plan->nodes), config->client.server_url.c_str(),
+      config->context.c_str(), name.c_str());
   RunOptions run;
-  run.for_time = *for_time;
-  run.summary_file = flags.summary;
-  run.metrics_port = flags.metrics_port;
   run.server = config->client.server_url;
-  const int code = watch_run(
-      run, *run_file, [&] { return (*fleet)->snapshot(); }, [&] { return (*fleet)->metrics(); });
-  (*fleet)->stop();
-  std::printf("the nodes stay; 'ghostfleet down --fleet %s%s%s' removes them\n", options->name.c_str(),
+  const int code = run_fleet_to_end(*plan, flags, run, *run_file, [] { return std::vector<const MetricsRegistry*>(); });
+  if (code != kExitOk) return code;
+  std::printf("the nodes stay; 'ghostfleet down --fleet %s%s%s' removes them\n", name.c_str(),
               cluster.kubeconfig.kubeconfig.empty() ? "" : " --kubeconfig ", cluster.kubeconfig.kubeconfig.c_str());
   return code;
 }

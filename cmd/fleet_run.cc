@@ -233,6 +233,47 @@ Result<std::unique_ptr<MetricsServer>> MetricsServer::start(int port, std::funct
   return std::unique_ptr<MetricsServer>(std::move(server));
 }
 
+Result<FleetPlan> plan_fleet(const FleetFlags& flags) {
+  auto spec = fleet_spec(flags);
+  if (!spec.ok()) return spec.error();
+  auto for_time = parse_for(flags.for_time);
+  if (!for_time.ok()) return for_time.error();
+  auto profiles = emulator::ProfileCatalogue::load(home_directory() + "/profiles");
+  if (!profiles.ok()) return invalid_argument(profiles.error().message());
+  auto options = emulator::make_fleet_options(*spec, *profiles);
+  if (!options.ok()) return invalid_argument(options.error().message());
+  FleetPlan plan;
+  plan.options = std::move(*options);
+  plan.options.adopt = flags.adopt;
+  plan.options.shards = flags.shards;
+  plan.for_time = *for_time;
+  for (const auto& group : plan.options.groups) plan.nodes += group.count;
+  if (plan.options.connections == emulator::ConnectionMode::kPerNode) {
+    GF_RETURN_IF_ERROR(need_open_files(plan.nodes + 200));
+  }
+  return plan;
+}
+
+int run_fleet_to_end(const FleetPlan& plan, const FleetFlags& flags, RunOptions options, RunFile& run_file,
+                     const std::function<std::vector<const MetricsRegistry*>()>& also) {
+  emulator::FleetCallbacks callbacks;
+  callbacks.notice = [](const std::string& text) { std::fprintf(stderr, "%s\n", text.c_str()); };
+  auto fleet = emulator::Fleet::start(plan.options, callbacks);
+  if (!fleet.ok()) return fail(fleet.error());
+  options.for_time = plan.for_time;
+  options.summary_file = flags.summary;
+  options.metrics_port = flags.metrics_port;
+  const auto metrics = [&] {
+    std::vector<const MetricsRegistry*> all = (*fleet)->metrics();
+    for (const MetricsRegistry* r : also()) all.push_back(r);
+    return all;
+  };
+  const int code = watch_run(
+      options, run_file, [&] { return (*fleet)->snapshot(); }, metrics);
+  (*fleet)->stop();
+  return code;
+}
+
 kube::JsonObject summary_of(const FleetStats& s) {
   kube::JsonObject errors;
   for (const auto& [kind, count] : s.errors) errors[kind] = count;

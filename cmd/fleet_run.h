@@ -38,6 +38,15 @@ Result<emulator::FleetSpec> fleet_spec(const FleetFlags& flags);
 // "2m", or nothing when empty.
 Result<Duration> parse_for(const std::string& text);
 
+// What the flags of `up` and `fleet` come to: everything but the client. Per-node connections also need their
+// descriptors.
+struct FleetPlan {
+  emulator::FleetOptions options;
+  Duration for_time{0};
+  uint64_t nodes = 0;
+};
+Result<FleetPlan> plan_fleet(const FleetFlags& flags);
+
 // What ends a run and what it leaves.
 struct RunOptions {
   Duration for_time{0};  // 0: until a signal
@@ -60,6 +69,10 @@ class MetricsServer {
 // this thread (metrics also from the metrics server's). Answers the exit code.
 int watch_run(const RunOptions& options, RunFile& run_file, const std::function<emulator::FleetStats()>& stats,
               const std::function<std::vector<const MetricsRegistry*>()>& metrics);
+
+// Starts the fleet, watches it to the end and stops it (the nodes stay). `also` are further metrics of the process.
+int run_fleet_to_end(const FleetPlan& plan, const FleetFlags& flags, RunOptions options, RunFile& run_file,
+                     const std::function<std::vector<const MetricsRegistry*>()>& also);
 
 // The summary file's JSON (names that scripts rely on: docs/summary.md).
 kube::JsonObject summary_of(const emulator::FleetStats& stats);

@@ -55,17 +55,11 @@ void print_plane(const Plane& plane) {
 }
 
 int run_up(const FleetFlags& flags, const PlaneFlags& plane_flags) {
-  auto spec = fleet_spec(flags);
-  if (!spec.ok()) return fail(spec.error(), kExitUsage);
-  auto for_time = parse_for(flags.for_time);
-  if (!for_time.ok()) return fail(for_time.error(), kExitUsage);
-  auto profiles = emulator::ProfileCatalogue::load(home_directory() + "/profiles");
-  if (!profiles.ok()) return fail(profiles.error(), kExitUsage);
-  auto options = emulator::make_fleet_options(*spec, *profiles);
-  if (!options.ok()) return fail(options.error(), kExitUsage);
-  auto run_file = RunFile::create("up", options->name);
+  auto plan = plan_fleet(flags);
+  if (!plan.ok()) return fail(plan.error());
+  auto run_file = RunFile::create("up", plan->options.name);
   if (!run_file.ok()) return fail(run_file.error());
-  PlaneOptions plane_opts = plane_options(plane_flags, options->name);
+  PlaneOptions plane_opts = plane_options(plane_flags, plan->options.name);
   plane_opts.max_in_flight = 20000;  // the fleet of this very process paces itself
   plane_opts.max_mutating_in_flight = 20000;
   auto plane = Plane::start(plane_opts);
@@ -73,26 +67,11 @@ int run_up(const FleetFlags& flags, const PlaneFlags& plane_flags) {
   print_plane(**plane);
   auto config = kube::load_client_config({(*plane)->kubeconfig(), ""}, kube::Environment::process());
   if (!config.ok()) return fail(config.error());
-  options->client = config->client;
-  options->shards = flags.shards;
-  emulator::FleetCallbacks callbacks;
-  callbacks.notice = [](const std::string& text) { std::fprintf(stderr, "%s\n", text.c_str()); };
-  auto fleet = emulator::Fleet::start(*options, callbacks);
-  if (!fleet.ok()) return fail(fleet.error());
+  plan->options.client = config->client;
   RunOptions run;
-  run.for_time = *for_time;
-  run.summary_file = flags.summary;
-  run.metrics_port = flags.metrics_port;
   run.server = (*plane)->url();
   run.extra["kubeconfig"] = (*plane)->kubeconfig();
-  auto metrics = [&] {
-    std::vector<const MetricsRegistry*> all = (*fleet)->metrics();
-    for (const MetricsRegistry* r : (*plane)->metrics()) all.push_back(r);
-    return all;
-  };
-  const int code = watch_run(
-      run, *run_file, [&] { return (*fleet)->snapshot(); }, metrics);
-  (*fleet)->stop();
+  const int code = run_fleet_to_end(*plan, flags, run, *run_file, [&] { return (*plane)->metrics(); });
   (*plane)->stop();
   return code;
 }

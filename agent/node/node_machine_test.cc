@@ -320,7 +320,7 @@ TEST(NodeMachine, AnAdoptedBareNodeIsFilledAndMarked) {
   EXPECT_EQ(api.condition("GpuDbeProblem", "reason"), "NoProblem");
   EXPECT_EQ(api.condition("Ready"), "True");
   EXPECT_NE(api.condition("Ready", "lastTransitionTime"), "");
-  EXPECT_EQ(kube::get_string(*api.node(), "status.nodeInfo.kubeletVersion"), "v1.36.2");
+  EXPECT_EQ(kube::get_string(*api.node(), "status.nodeInfo.kubeletVersion"), "v1.36.3");
 }
 
 TEST(NodeMachine, ANodeLeftByAnEarlierRunIsTakenOverWithoutAFlap) {

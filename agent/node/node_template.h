@@ -46,7 +46,7 @@ struct NodeTemplate {
   std::vector<NodeAddress> addresses = {{"InternalIP", "{internal_ip}"}, {"Hostname", "{name}"}};
   uint16_t kubelet_port = 10250;  // of daemonEndpoints
 
-  std::string kubelet_version = "v1.36.2";
+  std::string kubelet_version = "v1.36.3";
   std::string os_image = "Amazon Linux 2023.8";
   std::string kernel_version = "6.12.40";
   std::string container_runtime_version = "containerd://2.1.4";
