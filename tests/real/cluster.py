@@ -129,7 +129,9 @@ class Cluster:
                 self.processes[name].stop()
         for process in self.processes.values():
             process.stop()
-        if not os.environ.get("GHOSTFLEET_KEEP"):
+        if os.environ.get("GHOSTFLEET_KEEP"):
+            print("kept:", self.dir, flush=True)
+        else:
             shutil.rmtree(self.dir, ignore_errors=True)
 
     def add(self, name, command, env=None):
