@@ -32,6 +32,7 @@ class PooledClient final : public HttpClient,
   void cancel(CallId id) override;
   void close_idle() override;
   void set_read_coalescing(Duration wait) override;
+  void read_collected() override;
   HttpClientStats stats() const override;
 
  private:
@@ -185,12 +186,14 @@ void PooledClient::cancel(CallId id) {
   }
 }
 
-// The least busy connection with room. Heartbeats and status may use every stream, the rest leaves a tenth free.
+// The least busy connection with room; when reads are coalesced, the first that is not half full: fewer sockets to
+// serve. Heartbeats and status may use every stream, the rest leaves a tenth free.
 ClientConnection* PooledClient::best_connection(Pool& pool, Lane lane) {
   ClientConnection* best = nullptr;
   for (const auto& connection : pool.connections) {
     const size_t reserve = lane > Lane::kStatus && !pool.http1 ? connection->capacity() / 10 : 0;
     if (connection->room() <= reserve) continue;
+    if (coalescing_.count() > 0 && connection->calls < connection->capacity() / 2) return connection.get();
     if (!best || connection->calls < best->calls) best = connection.get();
   }
   return best;
@@ -404,6 +407,15 @@ void PooledClient::set_read_coalescing(Duration wait) {
   if (std::exchange(coalescing_, wait) == wait) return;
   for (Pool& pool : pools_) {
     for (auto& connection : pool.connections) connection->set_read_coalescing(wait);
+  }
+}
+
+void PooledClient::read_collected() {
+  if (coalescing_.count() == 0) return;
+  for (Pool& pool : pools_) {
+    for (size_t i = pool.connections.size(); i-- > 0;) {
+      if (i < pool.connections.size()) pool.connections[i]->read_collected();  // one that ends leaves the list
+    }
   }
 }
 

@@ -99,6 +99,8 @@ class HttpClient {
   // connection, are seen at once; handshakes are not slowed down. `wait` must be far below the calls' time-outs. Zero,
   // the default: every arrival is read at once; also what is there already when it is set back.
   virtual void set_read_coalescing(Duration wait) = 0;
+  // Reads now what has been collected: for an owner that is awake anyway. Handlers are called from inside.
+  virtual void read_collected() = 0;
   virtual HttpClientStats stats() const = 0;
 };
 

@@ -84,6 +84,10 @@ void ClientConnection::set_read_coalescing(Duration wait) {
   if (open()) transport_->set_read_coalescing(wait);
 }
 
+void ClientConnection::read_collected() {
+  if (open()) transport_->read_collected();
+}
+
 Status ClientConnection::on_proxy_bytes(std::string_view plain) {
   proxy_input_.append(plain);
   const size_t end = proxy_input_.find("\r\n\r\n");

@@ -47,6 +47,7 @@ class ClientConnection : public TransportEvents, public TimerTarget {
   void cancel(ClientCall* call);
   void flush() { transport_->schedule_flush(); }
   void set_read_coalescing(Duration wait);
+  void read_collected();
   const TransportCounters& counters() const;
 
   size_t calls = 0;  // kept by the pool

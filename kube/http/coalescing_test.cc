@@ -105,6 +105,20 @@ TEST_P(CoalescingTest, WhatIsThereIsReadWhenItIsTurnedOff) {
   EXPECT_LT(h.loop.now() - begin, std::chrono::seconds(5));
 }
 
+TEST_P(CoalescingTest, TheOwnerMayReadWhenItIsAwake) {
+  h.client->set_read_coalescing(std::chrono::seconds(30));
+  for (int i = 0; i < 3; ++i) {
+    Reply& reply = h.call("GET", "/quick");
+    h.loop.run_for(milliseconds(30));
+    EXPECT_FALSE(reply.done());
+    EXPECT_TRUE(h.run_until([&] {
+      h.client->read_collected();
+      return reply.done();
+    }));
+    EXPECT_EQ(reply.body, "/quick");
+  }
+}
+
 TEST_P(CoalescingTest, DeadlinesFireInTime) {
   CallOptions options;
   options.timeout = milliseconds(200);

@@ -47,6 +47,9 @@ class SocketTransport final : public Transport,
   void schedule_flush() override;
   void set_reading(bool on) override;
   void set_read_coalescing(Duration wait) override;
+  void read_collected() override {
+    if (collecting_) read_some(true);
+  }
   void close() override;
   void linger() override;
   void detach() override { events_ = nullptr; }
@@ -71,7 +74,7 @@ class SocketTransport final : public Transport,
   bool send_output();
   void wait_writable();
   void stop_timers();
-  void read_some();
+  void read_some(bool patient);
   void poll();
   void collect(Duration wait);
   void set_low_water(int bytes);
@@ -118,25 +121,28 @@ void SocketTransport::wait_readable() {
 }
 
 void SocketTransport::on_readable() {
-  read_some();
+  read_some(false);
   wait_readable();
 }
 
-void SocketTransport::read_some() {
+// `patient`: somebody will look again, so that finding nothing does not mean that the next arrival must wake the loop.
+void SocketTransport::read_some(bool patient) {
+  const auto self = shared_from_this();  // the owner may let go of it
   const uint64_t before = counters_.bytes_in;
   for (int i = 0; i < kReadsPerWake; ++i) {
     if (closed() || (!reading_ && !lingering_) || !read_once()) break;
   }
   if (coalescing_.count() == 0 || closed() || lingering_) return;
   const uint64_t found = counters_.bytes_in - before;
-  if (found == 0 || !events_ || !events_->awaits_input()) return set_low_water(1);
+  const bool stay = patient || (found > 0 && events_ && events_->awaits_input());
+  if (!stay) return set_low_water(1);
+  if (patient && has_poll_timer_) context_->disarm(poll_timer_);  // planned anew below
   // More of a large answer is probably close behind.
   collect(found >= kMuchInput ? LoopContext::kTick : coalescing_);
 }
 
 void SocketTransport::poll() {
-  const auto self = shared_from_this();  // the owner may let go of it
-  if (collecting_ && !closed()) read_some();
+  if (collecting_ && !closed()) read_some(false);
 }
 
 // Reads next in `wait`, unless a read is planned already, or when much has arrived.

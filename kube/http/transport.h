@@ -42,7 +42,7 @@ struct TransportCounters {
 class Transport : public Flushable {
  public:
   static constexpr size_t kFlushBytes = 64 * 1024;
-  static constexpr int kMuchInput = 32 * 1024;
+  static constexpr int kMuchInput = 64 * 1024;
 
   // Takes a connected file descriptor.
   static std::shared_ptr<Transport> create(std::shared_ptr<LoopContext> context, int fd, TransportEvents* events);
@@ -59,6 +59,8 @@ class Transport : public Flushable {
   // Small input is collected: after a read that found little the next one waits about `wait`, unless much has arrived
   // (kMuchInput bytes) or the peer has ended. Zero: every arrival is read at once. Never before on_open().
   virtual void set_read_coalescing(Duration wait) = 0;
+  // Reads what has been collected so far. Events come from inside.
+  virtual void read_collected() = 0;
   // Closes at once. No further event.
   virtual void close() = 0;
   // Says goodbye, then reads on for a moment so that the peer gets what was sent before. No further event.
