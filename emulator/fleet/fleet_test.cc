@@ -162,6 +162,21 @@ TEST(Fleet, PodsFromBeforeAndPodsOfLateNodesRun) {
   ASSERT_TRUE(eventually([&] { return (*fleet)->snapshot().pods_running == 3; }));
 }
 
+TEST(Fleet, APodStartsAtOnceOnAFleetThatReadsAnswersTogether) {
+  FakeApi api;
+  FleetOptions o = options_for(api, 40);
+  o.lease_duration = seconds(2);  // renewed every half a second
+  auto fleet = Fleet::start(o);
+  ASSERT_TRUE(fleet.ok());
+  // Long after the last registration only heartbeats are on their way.
+  ASSERT_TRUE(eventually([&] { return (*fleet)->snapshot().renewals > 40 * 9; }));
+  const TimePoint begin = SystemClock::instance().now();
+  api.put("/api/v1/namespaces/default/pods/p", pod_on("n-7", "p"));
+  ASSERT_TRUE(eventually([&] { return phase_of(api, "p") == "Running"; }));
+  EXPECT_LT(SystemClock::instance().now() - begin, milliseconds(900));
+  EXPECT_LT((*fleet)->snapshot().lateness_p99, 0.5);
+}
+
 TEST(Fleet, SurvivesAServerThatRefusesAndWatchesThatAreCut) {
   FakeApi api;
   std::atomic<int> turn = 0;

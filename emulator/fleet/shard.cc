@@ -11,10 +11,10 @@ namespace ghostfleet::emulator {
 namespace {
 
 // Heartbeats that fall due within a batch leave together, in one write: a wake-up costs more than a renewal. It adds at
-// most this to their lateness. A small fleet waits a little longer, so that about 16 leave together, but never more
+// most this to their lateness. A small fleet waits a little longer, so that about 64 leave together, but never more
 // than a fiftieth of the period (200 ms of 10 s).
 constexpr Duration kBatch = std::chrono::milliseconds(40);
-constexpr int64_t kBatchSize = 16;
+constexpr int64_t kBatchSize = 64;
 
 Duration batch_for(const agent::NodeOptions& options, size_t rows) {
   const Duration period = options.lease_duration / 4;
@@ -26,6 +26,7 @@ constexpr Duration kLongestNap = std::chrono::milliseconds(200);
 constexpr Duration kPacedNap = std::chrono::milliseconds(5);  // while nodes are registered at a given rate
 // After this time without other requests than heartbeats their answers are read together too.
 constexpr Duration kQuietAfter = std::chrono::seconds(2);
+constexpr Duration kLongestWait = std::chrono::seconds(1);  // each tick looks for answers too
 constexpr Duration kPublishEvery = std::chrono::milliseconds(200);
 constexpr Duration kNoticeEvery = std::chrono::milliseconds(500);
 constexpr uint64_t kConflictsOfTwoFleets = 20;
@@ -131,6 +132,7 @@ void Shard::send(uint32_t row, const agent::ApiRequest& request) { sender_.send(
 void Shard::tick() {
   const TimePoint now = loop_.now();
   next_tick_at_ = TimePoint{};
+  if (client_) client_->http().read_collected();
   wheel_.advance(now, [this](uint32_t index) { machines_[index / 2].on_timer(host(index / 2), index % 2 + 1); });
   pod_wheel_.advance(now, [this](uint32_t slot) { pod_timer_fired(slot); });
   pump_ramp();
@@ -164,7 +166,7 @@ void Shard::publish() {
         std::count_if(links_.begin(), links_.end(), [](const auto& link) { return link != nullptr; })));
     return;
   }
-  if (quiet(loop_.now())) client_->http().set_read_coalescing(batch_ / 2);
+  if (quiet(loop_.now())) client_->http().set_read_coalescing(kLongestWait);
   const kube::http::HttpClientStats s = client_->http().stats();
   stats_.queued.set(static_cast<double>(s.queued));
   stats_.connections.set(static_cast<double>(s.open_connections));

@@ -54,6 +54,18 @@ agent::ImageRule read_image_rule(ObjectReader* reader) {
   return rule;
 }
 
+agent::NodeEvents read_events(ObjectReader* spec) {
+  const std::string text = spec->one_of("events", {"few", "none", "all"}, "few");
+  if (text == "none") return agent::NodeEvents::kNone;
+  return text == "all" ? agent::NodeEvents::kAll : agent::NodeEvents::kFew;
+}
+
+agent::NodeEvents events_of(const FleetSpec& f) {
+  int64_t nodes = 0;
+  for (const GroupSpec& group : f.groups) nodes += group.count;
+  return f.events.value_or(nodes > kMostNodesWithEvents ? agent::NodeEvents::kNone : agent::NodeEvents::kFew);
+}
+
 void read_spec(ObjectReader spec, FleetSpec* f) {
   f->region = spec.text("region", "us-west-2");
   f->zones = spec.text_list("zones");
@@ -62,6 +74,7 @@ void read_spec(ObjectReader spec, FleetSpec* f) {
   f->register_rate = spec.number("registerRate", 0, 1e6, 0);
   f->lease_duration = std::chrono::seconds(spec.integer("leaseDurationSeconds", 4, 3600, 40));
   f->seed = static_cast<uint64_t>(spec.integer("seed", 0, INT64_MAX, 1));
+  if (spec.has("events")) f->events = read_events(&spec);
   for (ObjectReader& item : spec.list("imageRules")) f->image_rules.push_back(read_image_rule(&item));
   for (ObjectReader& item : spec.list("groups")) f->groups.push_back(read_group(&item));
   if (f->groups.empty()) spec.complain("groups", "", "at least one group {count, profile} is expected");
@@ -127,6 +140,7 @@ Result<FleetOptions> make_fleet_options(const FleetSpec& spec, const ProfileCata
   o.register_rate = spec.register_rate;
   o.lease_duration = spec.lease_duration;
   o.seed = spec.seed;
+  o.events = events_of(spec);
   o.pods.image_rules = spec.image_rules;
   for (const GroupSpec& g : spec.groups) {
     auto profile = profiles.find(g.profile);

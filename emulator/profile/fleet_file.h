@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,6 +26,10 @@ struct GroupSpec {
   ProfileOverrides overrides;
 };
 
+// An event is one more write for a node, and an object that stays for an hour: too much of a good thing in large
+// fleets.
+inline constexpr int64_t kMostNodesWithEvents = 20000;
+
 struct FleetSpec {
   std::string name;
   std::string region = "us-west-2";
@@ -34,6 +39,7 @@ struct FleetSpec {
   double register_rate = 0;
   Duration lease_duration = std::chrono::seconds(40);
   uint64_t seed = 1;
+  std::optional<agent::NodeEvents> events;  // unset: few, or none for a fleet beyond kMostNodesWithEvents
   std::vector<agent::ImageRule> image_rules;
 };
 

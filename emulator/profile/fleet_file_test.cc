@@ -43,6 +43,23 @@ TEST(FleetFile, ReadsGroupsAndDefaults) {
   EXPECT_EQ(o->groups[1].zones[0], "eu-west-1a");
 }
 
+TEST(FleetFile, EventsOfLargeFleetsAreOffUnlessAskedFor) {
+  const auto events = [](const std::string& count, const std::string& field) {
+    auto f = parse_fleet_file("apiVersion: ghostfleet.dev/v1alpha1\nkind: Fleet\nmetadata: {name: demo}\nspec:\n" +
+                                  field + "  groups:\n  - {count: " + count + ", profile: m5.large}\n",
+                              "f.yaml");
+    if (!f.ok()) return std::string(f.error().message());
+    auto o = make_fleet_options(*f, *ProfileCatalogue::load(""));
+    static const char* const kNames[] = {"none", "few", "all"};
+    return std::string(o.ok() ? kNames[static_cast<int>(o->events)] : "error");
+  };
+  EXPECT_EQ(events("20000", ""), "few");
+  EXPECT_EQ(events("20001", ""), "none");
+  EXPECT_EQ(events("20001", "  events: few\n"), "few");
+  EXPECT_EQ(events("5", "  events: all\n"), "all");
+  EXPECT_NE(events("5", "  events: some\n").find("one of few, none, all is expected"), std::string::npos);
+}
+
 TEST(FleetFile, AllComplaintsAtOnceWithLines) {
   auto bad = parse_fleet_file(
       "apiVersion: ghostfleet.dev/v1alpha1\nkind: Fleet\nmetadata: {name: demo}\nspec:\n  groups:\n  - count: -1\n    "
