@@ -36,7 +36,8 @@ class EchoApi {
     const std::string_view key = R"("metadata":{)";
     const size_t at = body.find(key);
     std::string answer(body.substr(0, at + key.size()));
-    answer += fmt::format(R"("uid":"5b0c1c7e-0000-4000-8000-{:012d}","resourceVersion":"{}",)", ++version_, version_);
+    ++version_;
+    answer += fmt::format(R"("uid":"5b0c1c7e-0000-4000-8000-{:012d}","resourceVersion":"{}",)", version_, version_);
     answer += body.substr(at + key.size());
     if (answer.ends_with(",}}")) answer.erase(answer.size() - 3, 1);
     exchange->respond(request.method == "POST" ? 201 : 200, {{"content-type", "application/json"}},
