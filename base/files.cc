@@ -26,7 +26,7 @@ struct Descriptor {
   }
 };
 
-Status write_all(int fd, const std::string& path, const std::string& content) {
+Status write_all(int fd, const std::string& path, const std::string& content, bool durable) {
   size_t done = 0;
   while (done < content.size()) {
     const ssize_t n = write(fd, content.data() + done, content.size() - done);
@@ -34,7 +34,7 @@ Status write_all(int fd, const std::string& path, const std::string& content) {
     if (n < 0) return system_error("writing " + path, errno);
     done += static_cast<size_t>(n);
   }
-  return fsync(fd) == 0 ? Status() : system_error("writing " + path, errno);
+  return !durable || fsync(fd) == 0 ? Status() : system_error("writing " + path, errno);
 }
 
 }  // namespace
@@ -55,13 +55,13 @@ Result<std::string> read_file(const std::string& path, size_t limit) {
   }
 }
 
-Status write_file(const std::string& path, const std::string& content, unsigned mode) {
+Status write_file(const std::string& path, const std::string& content, unsigned mode, bool durable) {
   const std::string temporary = path + ".new-" + std::to_string(getpid());
   Status status;
   {
     const Descriptor file{open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode)};
     if (file.fd < 0) return system_error("writing " + path, errno);
-    status = write_all(file.fd, path, content);
+    status = write_all(file.fd, path, content, durable);
   }
   if (status.ok() && rename(temporary.c_str(), path.c_str()) != 0) status = system_error("writing " + path, errno);
   if (!status.ok()) unlink(temporary.c_str());

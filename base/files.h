@@ -14,7 +14,8 @@ namespace ghostfleet {
 // path.
 Result<std::string> read_file(const std::string& path, size_t limit = 16u << 20);
 // Written to a temporary file beside it, flushed, and renamed: a full disk leaves the old content. `mode` as in chmod.
-Status write_file(const std::string& path, const std::string& content, unsigned mode = 0644);
+// Without `durable` it is not forced to the disk: for state that means nothing after the machine went down.
+Status write_file(const std::string& path, const std::string& content, unsigned mode = 0644, bool durable = true);
 // Like mkdir -p with mode 0700 for what is made.
 Status make_directories(const std::string& path);
 bool file_exists(const std::string& path);

@@ -169,7 +169,7 @@ void RunFile::update(kube::JsonObject state) {
   state["kind"] = kind_;
   state["name"] = name_;
   state["pid"] = static_cast<int64_t>(getpid());
-  const Status status = write_file(path_, kube::to_json(state) + "\n", 0600);
+  const Status status = write_file(path_, kube::to_json(state) + "\n", 0600, false);
   if (!status.ok()) log_warn("status", status.message());
 }
 
