@@ -98,11 +98,13 @@ void NodeMachine::lease_read(NodeHost& host, const ApiResponse& r) {
 
 void NodeMachine::lease_written(NodeHost& host, const ApiResponse& r) {
   const bool created = lease_step_ == LeaseStep::kCreate;
+  const bool late = lease_tries_ > 0;
   lease_version_ = scan_version(r.body);
   host.renewed(host.now() - lease_due_);
   next_lease(host);
-  if (!created || host.node_class().options().full_fidelity) return;
-  // Nodes registered in one burst would renew in one burst for ever: the first period is cut at a random place.
+  if ((!created && !late) || host.node_class().options().full_fidelity) return;
+  // Nodes registered in one burst would renew in one burst for ever, and so would those that met a server again after
+  // it was away: the first period is cut at a random place.
   const Duration period = period_of(host.node_class().options());
   lease_due_ = host.now() + host.rng().between(period / 10, period);
   host.arm(kLeaseTimer, lease_due_);

@@ -10,11 +10,13 @@ import signal
 import socket
 import ssl
 import subprocess
+import sys
 import tempfile
 import time
 import urllib.error
 import urllib.request
 
+SKIPPED = 77  # exit code that ctest shows as skipped
 POLICY = """apiVersion: audit.k8s.io/v1
 kind: Policy
 rules:
@@ -150,6 +152,10 @@ class Cluster:
                         "-extfile", self.path("san.cnf"), "-out", self.path("server.crt")], **quiet)
 
     def _start(self):
+        missing = [n for n in ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl") if not program(n)]
+        if missing:
+            print(f"{', '.join(missing)}: not found (scripts/setup --real, then GHOSTFLEET_REAL_BIN=FOLDER; or KUBEBUILDER_ASSETS)", flush=True)
+            sys.exit(1 if os.environ.get("GHOSTFLEET_REAL_BIN") else SKIPPED)
         self._keys()
         tokens = [f'{self.TOKEN},admin,admin,"system:masters"']
         tokens += [f'token-of-{n},system:node:{n},{n},"system:nodes"' for n in self.node_users]

@@ -102,7 +102,7 @@ class Test:
         leases = self.c.items("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases")
         seconds = Counter(x["spec"]["renewTime"][:19] for x in leases)
         worst = max(seconds.values())
-        self.check("renewals are spread", worst < self.args.nodes * 0.4, f"(at most {worst} of {self.args.nodes} in one second)")
+        self.check("renewals are spread", worst < self.args.nodes * 0.3, f"(at most {worst} of {self.args.nodes} in one second)")
 
     def ready_pods(self, label):
         pods = self.c.items(f"/api/v1/namespaces/default/pods?labelSelector={label}")

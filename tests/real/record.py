@@ -38,7 +38,7 @@ class Recorder:
 
     def __init__(self, cluster, node, namespace, out, seconds):
         self.c, self.node, self.out, self.seconds = cluster, node, out, seconds
-        self.pods = f"/api/v1/namespaces/{namespace}/pods"
+        self.namespace, self.pods = namespace, f"/api/v1/namespaces/{namespace}/pods"
         self.errors = []
 
     def call(self, method, path, body=None, content_type="application/json", accepted=()):
@@ -94,6 +94,7 @@ class Recorder:
         with open(path, "w") as f:
             print(f"# pod {pod} window {end - first:.1f}", file=f)
             for at, verb, where, code, text in rows:
+                text = text.replace(self.namespace, "default")  # the only name that differs between the nodes, but their own
                 print(f"{at - first:7.2f} {verb} {where} {code}" + (f"\n        {text}" if text else ""), file=f)
 
     def row(self, e):
