@@ -201,6 +201,7 @@ struct Pod {
   bool deleted_sent : 1 = false, api_conditions : 1 = false;
   bool kill_all : 1 = false, delete_next : 1 = false;
   bool ended_by_other : 1 = false;           // another writer gave it the terminal phase that it shows
+  uint8_t refused = 0;                       // status writes answered 403 in a row
   uint8_t drift = 0;                         // bits of conditions that others overwrote
   uint32_t gates_true = 0, gates_known = 0;  // bits of readiness gates: True, and there at all
   uint32_t busy_with = 0;                    // container being pulled or fetched

@@ -324,8 +324,11 @@ TEST_P(PodManagerTest, RestartRulesOfAContainer) {
 // ---- when the API server does not answer as it should
 
 TEST_P(PodManagerTest, StatusIsSentAgainAfterFailures) {
-  const std::vector<ApiResponse> failures = {{0, "", Duration(0)},  {429, "", seconds(3)},  {500, "", Duration(0)},
-                                             {503, "", seconds(1)}, {409, "", Duration(0)}, {403, "", Duration(0)}};
+  const std::vector<ApiResponse> failures = {{0, "", Duration(0)},
+                                             {429, "", seconds(3)},
+                                             {500, "", Duration(0)},
+                                             {503, "", seconds(1)},
+                                             {409, "", Duration(0)}};
   for (const ApiResponse& failure : failures) {
     FakeCluster cluster(options(GetParam()));
     int left = 3;
@@ -341,6 +344,24 @@ TEST_P(PodManagerTest, StatusIsSentAgainAfterFailures) {
     EXPECT_EQ(cluster.manager().running_count(), 1u);
     for (size_t i = 1; i < 3; ++i) EXPECT_GE(times[i] - times[i - 1], failure.retry_after > Duration(0) ? 1.0 : 4.9);
   }
+}
+
+TEST_P(PodManagerTest, ARefusalIsTriedAgainSoonAndThenLessOften) {
+  int refusals = 0, most = 2;
+  cluster_.intercept = [&](const ApiRequest& r) -> std::optional<ApiResponse> {
+    if (r.target.find("/pods/") == std::string::npos || refusals >= most) return std::nullopt;
+    ++refusals;
+    return ApiResponse{403, "", Duration(0)};
+  };
+  cluster_.create(pod_of("a"));
+  cluster_.run_for(seconds(2));
+  EXPECT_EQ(cluster_.text("a", "status.phase"), "Running");  // the authorizer was late
+  refusals = 0;
+  most = 1000;
+  cluster_.create(pod_of("b"));
+  cluster_.run_for(seconds(120));
+  EXPECT_GE(refusals, 15);
+  EXPECT_LE(refusals, 40);
 }
 
 TEST_P(PodManagerTest, AServerThatIsAwayForTwoMinutesLosesNothing) {

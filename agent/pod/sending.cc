@@ -19,6 +19,9 @@ using kube::JsonObject;
 namespace {
 
 constexpr Duration kReconcile = std::chrono::seconds(10);
+// The node authorizer learns from a watch of its own which pods are a node's: for some milliseconds after a pod was
+// bound or deleted it may say 403 to its node.
+constexpr Duration kRefusedBase = std::chrono::milliseconds(100);
 
 // What of a status is the kubelet's; all else is kept as it is.
 constexpr std::string_view kOwned[] = {"phase",
@@ -181,10 +184,18 @@ void Manager::on_status_patch(Pod& pod, const ApiResponse& response) {
 
 void Manager::status_failed(Pod& pod, const ApiResponse& response) {
   pod.dirty = !pod.gone;
-  if (pod.dirty) pod.send_due = host_.now() + retry_delay(response);
+  if (!pod.dirty) return;
+  if (response.status != 403) {
+    pod.send_due = host_.now() + retry_delay(response);
+    return;
+  }
+  const Duration wait = std::min(kRefusedBase * (1 << std::min<int>(pod.refused, 7)), kReconcile / 2);
+  if (pod.refused < 255) ++pod.refused;
+  pod.send_due = host_.now() + host_.rng().between(wait, 2 * wait);
 }
 
 void Manager::status_acknowledged(Pod& pod) {
+  pod.refused = 0;
   if (pod.acked == Phase::kRunning) --running_;
   pod.acked = pod.in_flight;
   if (pod.acked == Phase::kRunning) ++running_;
