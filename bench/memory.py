@@ -35,11 +35,12 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("ghostfleet")
     parser.add_argument("--nodes", type=int, default=100000)
+    parser.add_argument("--plane", help="another ghostfleet for the control plane")
     args = parser.parse_args()
     home = tempfile.mkdtemp(prefix="gf-memory-")
     env = {**os.environ, "GHOSTFLEET_HOME": home}
     kubeconfig = os.path.join(home, "kubeconfig")
-    plane = subprocess.Popen([args.ghostfleet, "controlplane", "--port", "0", "--kubeconfig", kubeconfig, "--data-dir", home], stdout=subprocess.DEVNULL, env=env)
+    plane = subprocess.Popen([args.plane or args.ghostfleet, "controlplane", "--port", "0", "--kubeconfig", kubeconfig, "--data-dir", home], stdout=subprocess.DEVNULL, env=env)
     try:
         while not os.path.exists(kubeconfig):
             time.sleep(0.1)

@@ -61,6 +61,7 @@ Result<std::unique_ptr<controlplane::ApiServer>> start_server(const PlaneOptions
   server.port = static_cast<uint16_t>(o.port);
   server.pki = &pki;
   server.managed_fields = o.managed_fields;
+  server.allow_privileged = o.allow_privileged;
   server.max_in_flight = o.max_in_flight;
   server.max_mutating_in_flight = o.max_mutating_in_flight;
   server.io_threads = o.io_threads > 0 ? o.io_threads : std::max(1u, std::thread::hardware_concurrency() / 2);

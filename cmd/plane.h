@@ -27,7 +27,8 @@ struct PlaneOptions {
   std::string controllers = "all";
   bool scheduler = true;
   bool managed_fields = true;
-  int io_threads = 0;  // 0: half of the cores
+  bool allow_privileged = true;  // pods may ask for it, as in every distribution
+  int io_threads = 0;            // 0: half of the cores
   int max_in_flight = 400, max_mutating_in_flight = 200;
 };
 

@@ -14,7 +14,8 @@ namespace ghostfleet::cmd {
 namespace {
 
 struct PlaneFlags {
-  std::string kubeconfig, controllers = "all", scheduler = "on", managed_fields = "on", data_dir, address = "127.0.0.1";
+  std::string kubeconfig, controllers = "all", scheduler = "on", managed_fields = "on", allow_privileged = "on",
+                          data_dir, address = "127.0.0.1";
   int port = 6443;
   bool port_given = false;
 };
@@ -32,6 +33,10 @@ void add_plane_flags(CLI::App& command, PlaneFlags* flags) {
       .add_option("--managed-fields", flags->managed_fields,
                   "on (default): ownership of every field is kept; off: only after an apply, which saves memory")
       ->check(CLI::IsMember({"on", "off"}));
+  command
+      .add_option("--allow-privileged", flags->allow_privileged,
+                  "on (default): pods may have privileged containers; off: as a bare kube-apiserver")
+      ->check(CLI::IsMember({"on", "off"}));
 }
 
 PlaneOptions plane_options(const PlaneFlags& flags, const std::string& name) {
@@ -45,6 +50,7 @@ PlaneOptions plane_options(const PlaneFlags& flags, const std::string& name) {
   o.controllers = flags.controllers;
   o.scheduler = flags.scheduler == "on";
   o.managed_fields = flags.managed_fields == "on";
+  o.allow_privileged = flags.allow_privileged == "on";
   return o;
 }
 

@@ -149,7 +149,7 @@ ApiResult<DeleteOutcome> ApiImpl::mark_deleted(const Resource& r, const Live& li
   }
   kube::set_path(marked, "metadata.deletionGracePeriodSeconds", grace);
   strategy_for(r).prepare_for_delete(marked, sctx);
-  EncodedObject encoded = encode(r, std::move(marked));
+  EncodedObject encoded = encode(r, marked);
   if (sctx.request.dry_run) {
     return DeleteOutcome{false, unstored_object(live.object->key, std::move(encoded), live.object->revision)};
   }
@@ -171,7 +171,7 @@ ObjectRef ApiImpl::shown_as_ended(const Resource& r, const Live& live, const Obj
     if (generation > 0) kube::set_path(shown, "metadata.generation", generation + 1);
   }
   kube::set_path(shown, "metadata.deletionGracePeriodSeconds", 0);
-  return unstored_object(removed.key, encode(r, std::move(shown)), removed.revision);
+  return unstored_object(removed.key, encode(r, shown), removed.revision);
 }
 
 ApiResult<DeleteOutcome> ApiImpl::remove_now(const Resource& r, const Live& live, StrategyContext& sctx,

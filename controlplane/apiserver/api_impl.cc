@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "controlplane/apiserver/admission/lookup.h"
+#include "controlplane/apiserver/lease_renewal.h"
 #include "controlplane/apiserver/object_bytes.h"
 #include "controlplane/apiserver/stored_version.h"
 #include "controlplane/apiserver/subresources/subresources.h"
@@ -31,7 +33,7 @@ void ApiImpl::add_builtin() {
 
 const Resource* ApiImpl::find(std::string_view group, std::string_view version, std::string_view resource) const {
   std::shared_lock lock(mutex_);
-  const auto it = table_.find({std::string(group), std::string(version), std::string(resource)});
+  const auto it = table_.find(std::make_tuple(group, version, resource));
   return it == table_.end() ? nullptr : it->second;
 }
 
@@ -112,20 +114,41 @@ Json ApiImpl::decode(const Resource& r, const Object& object) const {
   return r.stored == &r.info || r.info.custom() ? json : from_stored_version(r.info, std::move(json));
 }
 
-EncodedObject ApiImpl::encode(const Resource& r, Json object) const {
-  if (r.stored->api_version() != r.info.api_version()) object = to_stored_version(r.info, std::move(object));
-  return encode_object(std::move(object), *r.stored);
+EncodedObject ApiImpl::encode(const Resource& r, Json& object) const {
+  if (r.stored == &r.info || r.stored->api_version() == r.info.api_version()) return encode_object(object, *r.stored);
+  Json converted = to_stored_version(r.info, object);
+  return encode_object(converted, *r.stored);
 }
 
 ApiResult<WriteOutcome> ApiImpl::update(const Resource& r, std::string_view ns, std::string_view name, Json object,
                                         std::string_view subresource, RequestContext& ctx) {
   const bool versioned = !kube::get_string(object, "metadata.resourceVersion").empty();
   Change change{.resource = r, .ns = ns, .name = name, .subresource = subresource};
-  change.make = [&object](const Json&) -> ApiResult<Json> { return object; };
+  // What is based on a version is tried once.
+  change.make = [&object, versioned](const Json&) -> ApiResult<Json> {
+    return versioned ? ApiResult<Json>(std::move(object)) : ApiResult<Json>(object);
+  };
   change.may_create = subresource.empty() && strategy_for(r).allow_create_on_update();
   change.retry_on_conflict = !versioned;
   change.is_put = true;
   return write(change, ctx);
+}
+
+ObjectRef ApiImpl::renew_lease(const Resource& r, std::string_view ns, std::string_view name, std::string_view body,
+                               const RequestContext& ctx) {
+  if (ctx.dry_run || !none_stored(*this, KnownKind::kMutatingWebhooks, "") ||
+      !none_stored(*this, KnownKind::kValidatingWebhooks, "")) {
+    return nullptr;
+  }
+  const ObjectRef live = store_->get(r.store_kind, object_key(ns, name));
+  if (!live) return nullptr;
+  const std::string now = format_time(clock_.wall_now());
+  std::optional<EncodedObject> renewed = renewed_lease(*live, body, {ctx.field_manager, now, options_.managed_fields});
+  if (!renewed) return nullptr;
+  Result<ObjectRef> stored = store_->put(r.store_kind, live->key, live, std::move(*renewed));
+  if (!stored.ok()) return nullptr;
+  committed(r.store_kind, *stored, false);
+  return std::move(*stored);
 }
 
 ApiResult<WriteOutcome> ApiImpl::modify(const Resource& r, std::string_view ns, std::string_view name,

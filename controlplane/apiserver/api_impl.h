@@ -67,6 +67,10 @@ class ApiImpl final : public Api {
                                   std::string_view node, RequestContext& ctx) override;
 
   kube::ApiResult<WriteOutcome> write(const Change& change, RequestContext& ctx);
+  // A PUT of a lease whose body renews it and does nothing else; null when it is something else, which update()
+  // decides.
+  ObjectRef renew_lease(const Resource& r, std::string_view ns, std::string_view name, std::string_view body,
+                        const RequestContext& ctx);
   const KindConfig& config_of(const Resource& r) const;
   KindId kind_of(std::string_view storage_resource) const;
 
@@ -88,11 +92,11 @@ class ApiImpl final : public Api {
 
   void add_builtin();
   void committed(KindId kind, const ObjectRef& object, bool gone) const;
-  EncodedObject encode(const Resource& r, kube::Json object) const;
+  EncodedObject encode(const Resource& r, kube::Json& object) const;
   kube::ApiResult<WriteOutcome> commit_update(const Change& change, const Live& live, kube::Json updated,
                                               RequestContext& ctx, bool* lost_race);
   kube::ApiResult<bool> check_version(const Change& change, const Live& live, kube::Json& updated) const;
-  kube::ApiResult<WriteOutcome> store_new(const Resource& r, std::string_view key, const kube::Json& object,
+  kube::ApiResult<WriteOutcome> store_new(const Resource& r, std::string_view key, kube::Json& object,
                                           StrategyContext& sctx, bool* exists);
   kube::ApiResult<WriteOutcome> create_as(const Change& change, kube::Json object, RequestContext& ctx);
   void track_fields(const Resource& r, const kube::Json& before, kube::Json* after, std::string_view subresource,
@@ -111,7 +115,7 @@ class ApiImpl final : public Api {
 
   mutable std::shared_mutex mutex_;
   std::deque<Resource> all_;
-  std::map<Key, const Resource*> table_;
+  std::map<Key, const Resource*, std::less<>> table_;
   std::vector<const Resource*> order_;
   std::map<KindId, KindConfig> configs_;
   uint64_t table_version_ = 0;

@@ -12,12 +12,16 @@
 #include "controlplane/apiserver/custom_kinds.h"
 #include "controlplane/apiserver/dispatch.h"
 #include "controlplane/apiserver/documents.h"
+#include "controlplane/apiserver/event_expiry.h"
 #include "controlplane/apiserver/server_metrics.h"
 #include "controlplane/apiserver/strategies/cluster_state.h"
 #include "kube/http/tls.h"
 
 namespace ghostfleet::controlplane {
 namespace {
+
+constexpr size_t kExpiryPiece = 500;
+constexpr Duration kExpiryRound = std::chrono::minutes(1);
 
 ApiOptions api_options(const ApiServer::Options& options) { return {options.store, options.managed_fields}; }
 
@@ -48,11 +52,13 @@ struct ApiServer::Impl {
         clock(options.clock ? *options.clock : SystemClock::instance()),
         api(api_options(options), clock),
         documents(api),
+        expiry(api),
         parts{.api = api, .clock = clock} {}
 
   Status start_auth();
   Status start_io();
   void run_threads();
+  void expire_events();
   void stop(Duration grace);
 
   Options options;
@@ -64,6 +70,7 @@ struct ApiServer::Impl {
   std::unique_ptr<Authenticator> authenticator;
   std::unique_ptr<Authorizer> authorizer;
   std::unique_ptr<CustomKinds> custom_kinds;
+  EventExpiry expiry;
   ServerParts parts;
   DispatchOptions dispatch_options;
   // The server goes before the loops, and both after their threads.
@@ -90,6 +97,7 @@ Status ApiServer::Impl::start_auth() {
   authorizer = make_authorizer(options.authorization, objects);
   ClusterOptions& cluster = api.cluster_state().options;
   cluster.service_cidr = options.service_cidr;
+  cluster.allow_privileged = options.allow_privileged;
   cluster.default_audience = issuer->audiences().front();
   cluster.issue_token = [this](const TokenSpec& spec) { return issue(*issuer, clock, spec); };
   parts.objects = objects;
@@ -136,7 +144,13 @@ Status ApiServer::Impl::start_io() {
   return Status();
 }
 
+void ApiServer::Impl::expire_events() {
+  const bool done = expiry.sweep(kExpiryPiece);
+  loops.front()->run_after(done ? kExpiryRound : Duration(std::chrono::milliseconds(20)), [this] { expire_events(); });
+}
+
 void ApiServer::Impl::run_threads() {
+  loops.front()->post([this] { expire_events(); });
   for (const auto& loop : loops) threads.emplace_back([raw = loop.get()] { raw->run(); });
 }
 

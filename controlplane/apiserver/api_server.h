@@ -36,8 +36,9 @@ class ApiServer {
     kube::http::Limits limits;
     int max_in_flight = 400, max_mutating_in_flight = 200;
     StoreOptions store;
-    bool managed_fields = true;  // ownership of fields for every write
-    bool boot_objects = true;    // namespaces, roles, priority classes, the service `kubernetes`
+    bool managed_fields = true;     // ownership of fields for every write
+    bool allow_privileged = false;  // as kube-apiserver's --allow-privileged
+    bool boot_objects = true;       // namespaces, roles, priority classes, the service `kubernetes`
     Duration bookmark_interval = std::chrono::seconds(60);
     const Clock* clock = nullptr;  // null: the system's
   };

@@ -160,8 +160,8 @@ ApiResult<WriteOutcome> ApiImpl::create_as(const Change& change, Json object, Re
   }
 }
 
-ApiResult<WriteOutcome> ApiImpl::store_new(const Resource& r, std::string_view key, const Json& object,
-                                           StrategyContext& sctx, bool* exists) {
+ApiResult<WriteOutcome> ApiImpl::store_new(const Resource& r, std::string_view key, Json& object, StrategyContext& sctx,
+                                           bool* exists) {
   const Strategy& strategy = strategy_for(r);
   const std::string name(kube::get_string(object, "metadata.name"));
   ApiResult<bool> admitted = admit_validated(Operation::kCreate, object, nullptr, sctx);
@@ -174,10 +174,9 @@ ApiResult<WriteOutcome> ApiImpl::store_new(const Resource& r, std::string_view k
     }
     return error;
   }
-  Json final_object = object;
-  ApiResult<bool> allocated = strategy.allocate(final_object, nullptr, sctx);
+  ApiResult<bool> allocated = strategy.allocate(object, nullptr, sctx);
   if (!allocated.ok()) return allocated.error();
-  EncodedObject encoded = encode(r, final_object);
+  EncodedObject encoded = encode(r, object);
   if (sctx.request.dry_run) return WriteOutcome{unstored_object(key, std::move(encoded), 0), true};
   Result<ObjectRef> stored = store_->put(r.store_kind, key, nullptr, std::move(encoded));
   if (stored.ok()) {
@@ -185,7 +184,7 @@ ApiResult<WriteOutcome> ApiImpl::store_new(const Resource& r, std::string_view k
     return WriteOutcome{*stored, true};
   }
   *exists = stored.error().code() == Code::kAlreadyExists;
-  strategy.release(final_object, sctx);
+  strategy.release(object, sctx);
   return store_error(r, name, stored.error());
 }
 

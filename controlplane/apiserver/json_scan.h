@@ -6,8 +6,11 @@
 #pragma once
 
 #include <functional>
+#include <initializer_list>
 #include <string>
 #include <string_view>
+
+#include "kube/api/json.h"
 
 namespace ghostfleet::controlplane {
 
@@ -23,6 +26,13 @@ void for_each_json_member(std::string_view object,
 std::string_view json_member(std::string_view object, std::string_view key);
 // The same down a dotted path.
 std::string_view json_at_path(std::string_view object, std::string_view path);
+// Some members of some members of an object, parsed: what a reader needs of a large object, for a fraction of the cost
+// of parsing it. What is missing or malformed is left out.
+struct JsonPick {
+  std::string_view parent;
+  std::initializer_list<std::string_view> members;
+};
+kube::Json pick_json(std::string_view object, std::initializer_list<JsonPick> picks);
 // The text of a raw string value, unescaped; numbers and booleans as they stand; empty for null, objects and arrays.
 std::string json_text(std::string_view raw);
 

@@ -62,17 +62,39 @@ bool has_field_conversion(std::string_view storage) {
   return std::find(std::begin(kKinds), std::end(kKinds), storage) != std::end(kKinds);
 }
 
-void extract_labels(std::string_view metadata, Object* object) {
-  for_each_json_member(json_member(metadata, "labels"), [&](std::string_view key, std::string_view value) {
+// The members of an object, found in one pass: what is asked of it comes from two or three of them.
+class TopMembers {
+ public:
+  explicit TopMembers(std::string_view json) {
+    for_each_json_member(json, [this](std::string_view key, std::string_view value) {
+      members_.emplace_back(key, value);
+      return true;
+    });
+  }
+  std::string_view at(std::string_view path) const {
+    const size_t dot = path.find('.');
+    for (const auto& [key, value] : members_) {
+      if (key != path.substr(0, dot)) continue;
+      return dot == std::string_view::npos ? value : json_at_path(value, path.substr(dot + 1));
+    }
+    return {};
+  }
+
+ private:
+  std::vector<std::pair<std::string_view, std::string_view>> members_;
+};
+
+void extract_labels(std::string_view labels, Object* object) {
+  for_each_json_member(labels, [&](std::string_view key, std::string_view value) {
     object->labels.emplace_back(std::string(key), json_text(value));
     return true;
   });
 }
 
-std::string extract_field(std::string_view json, const SelectableField& field) {
-  std::string text = json_text(json_at_path(json, field.path));
+std::string extract_field(const TopMembers& json, const SelectableField& field) {
+  std::string text = json_text(json.at(field.path));
   // An event's source is its component, or who reports it when it was written in the newer form.
-  if (text.empty() && field.name == "source") text = json_text(json_member(json, "reportingComponent"));
+  if (text.empty() && field.name == "source") text = json_text(json.at("reportingComponent"));
   return text.empty() ? field.fallback : text;
 }
 
@@ -99,9 +121,10 @@ KindConfig kind_config(std::string storage_resource, const std::vector<Selectabl
   for (const SelectableField& field : fields) config.indexed_fields.push_back(field.name);
   if (config.name == "pods") config.watch_index_field = 0;
   config.extract = [fields](std::string_view json, Object* object) {
-    extract_labels(json_member(json, "metadata"), object);
+    const TopMembers members(json);
+    extract_labels(members.at("metadata.labels"), object);
     object->fields.reserve(fields.size());
-    for (const SelectableField& field : fields) object->fields.push_back(extract_field(json, field));
+    for (const SelectableField& field : fields) object->fields.push_back(extract_field(members, field));
   };
   return config;
 }

@@ -25,9 +25,10 @@ class ListStream : public std::enable_shared_from_this<ListStream> {
  private:
   // Renders items until the chunk is full; the end of the list with the last one.
   void fill() {
+    if (items_.size() - next_ > 64) chunk_.reserve(kChunk + kChunk / 4);
     while (next_ < items_.size() && chunk_.size() < kChunk) {
       if (next_ > 0) chunk_ += renderer_.separator();
-      chunk_ += renderer_.item(*items_[next_]);
+      renderer_.append_item(*items_[next_], &chunk_);
       items_[next_++].reset();
     }
     if (next_ == items_.size()) chunk_ += renderer_.list_tail();

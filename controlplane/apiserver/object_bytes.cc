@@ -29,7 +29,7 @@ std::string object_key(std::string_view ns, std::string_view name) {
   return key.append(ns).append("/").append(name);
 }
 
-EncodedObject encode_object(Json object, const kube::KindInfo& stored_kind) {
+EncodedObject encode_object(Json& object, const kube::KindInfo& stored_kind) {
   object.as_object()["apiVersion"] = stored_kind.api_version();
   object.as_object()["kind"] = stored_kind.kind;
   kube::ensure_object(object, "metadata")["resourceVersion"] = revision_marker();

@@ -13,8 +13,9 @@ std::string object_key(std::string_view ns, std::string_view name);
 
 inline kube::Json json_string(std::string_view text) { return kube::Json(kube::JsonString(text)); }
 
-// Encodes in the kind's order with room for the revision.
-EncodedObject encode_object(kube::Json object, const kube::KindInfo& stored_kind);
+// Encodes in the kind's order with room for the revision. Kind, version and a mark for the revision are put into
+// `object`, which is not to be shown to anybody after that.
+EncodedObject encode_object(kube::Json& object, const kube::KindInfo& stored_kind);
 // Null on bytes that are no JSON (which the store never holds).
 kube::Json decode_stored(const Object& object);
 

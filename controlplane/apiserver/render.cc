@@ -85,8 +85,17 @@ Renderer::Renderer(const Api& api, const Resource& resource, AnswerType answer, 
 
 Json Renderer::decoded(const Object& object) const { return api_.decode(resource_, object); }
 
+bool Renderer::stored_as_served() const {
+  return resource_.info.custom() || resource_.stored == &resource_.info ||
+         resource_.stored->api_version() == resource_.info.api_version();
+}
+
 std::string Renderer::plain_json(const Object& object) const {
-  if (resource_.info.custom() || resource_.stored->api_version() == resource_.info.api_version()) return object.json;
+  if (stored_as_served()) {
+    std::string json;
+    json.reserve(object.json.size() + 1);  // a line feed follows
+    return json.append(object.json);
+  }
   return kube::encode_json(decoded(object), resource_.info.type);
 }
 
@@ -140,20 +149,31 @@ std::string Renderer::object(const Object& object) const {
   } else {
     json = plain_json(object);
   }
-  if (answer_.media == MediaType::kJson && !answer_.pretty) return json += '\n';
+  if (answer_.media == MediaType::kJson && !answer_.pretty) {
+    json += '\n';
+    return json;
+  }
   Result<Json> value = kube::parse_json(json);
   if (!value.ok()) return json;
   return answer_.pretty ? pretty_json(*value) : kube::to_yaml(*value);
 }
 
-std::string Renderer::item(const Object& object) const {
+void Renderer::append_item(const Object& object, std::string* out) const {
   if (answer_.transform == Transform::kTable) {
-    return kube::to_json(kube::table_row(printer_, decoded(object), include_, api_.clock().wall_now()));
+    kube::append_json(kube::table_row(printer_, decoded(object), include_, api_.clock().wall_now()), out);
+    return;
   }
-  if (answer_.transform != Transform::kNone) return partial_json(object);
-  std::string json = plain_json(object);
-  if (resource_.info.custom()) return json;
-  return "{" + std::string(after_type_meta(json));
+  if (answer_.transform != Transform::kNone) {
+    out->append(partial_json(object));
+    return;
+  }
+  std::string converted;
+  const std::string_view json = stored_as_served() ? std::string_view(object.json) : (converted = plain_json(object));
+  if (resource_.info.custom()) {
+    out->append(json);
+  } else {
+    out->append("{").append(after_type_meta(json));
+  }
 }
 
 std::string Renderer::list_kind() const {
@@ -190,7 +210,7 @@ std::string Renderer::whole_list(const ListMeta& meta, const std::vector<ObjectR
   std::string json = list_head(meta);
   for (size_t i = 0; i < objects.size(); i++) {
     if (i > 0) json += separator();
-    json += item(*objects[i]);
+    append_item(*objects[i], &json);
   }
   json += list_tail();
   if (streams_lists()) return json;

@@ -31,7 +31,7 @@ class Renderer {
   const AnswerType& answer() const { return answer_; }
   std::string object(const Object& object) const;
   // Items of a list; join them with separator() between list_head() and list_tail().
-  std::string item(const Object& object) const;
+  void append_item(const Object& object, std::string* out) const;
   std::string list_head(const ListMeta& meta) const;
   std::string_view separator() const { return ","; }
   std::string list_tail() const;
@@ -47,6 +47,8 @@ class Renderer {
 
  private:
   kube::Json decoded(const Object& object) const;
+  // The stored bytes are the answer's, in plain JSON.
+  bool stored_as_served() const;
   std::string plain_json(const Object& object) const;
   std::string partial_json(const Object& object) const;
   std::string table_json(const std::vector<const Object*>& objects, const ListMeta& meta, bool columns) const;

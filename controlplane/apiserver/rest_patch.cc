@@ -111,7 +111,8 @@ Findings patch_findings(PatchType type, const ParsedPatch& patch) {
 // Reads the patched JSON as an object of the kind again.
 ApiResult<Json> read_result(Call& call, PatchType type, const ParsedPatch& patch, Json result,
                             const kube::KindInfo& kind) {
-  const auto shown = [type, &patch, original = result]() {
+  const Json original = type == PatchType::kStrategic ? Json() : result;  // that error shows the patch, not the result
+  const auto shown = [type, &patch, &original]() {
     return type == PatchType::kStrategic ? kube::go_text(patch.json) : shown_result(original);
   };
   if (const std::string problem = wrong_kind(result, kind); !problem.empty()) {

@@ -107,15 +107,26 @@ ApiResult<bool> check_identity(const Call& call, Json& object) {
   return true;
 }
 
+// Nodes answer for their own leases (NodeRestriction) on the general path.
+bool may_be_renewal(const Call& call) {
+  const kube::KindInfo& info = call.resource->info;
+  return info.resource == "leases" && info.group == "coordination.k8s.io" && info.version == "v1" &&
+         call.info.subresource.empty() && !call.ctx.user.name.starts_with("system:node:");
+}
+
 }  // namespace
 
 void serve_update(const CallRef& call) {
   const Resource& r = *call->resource;
   if (!negotiate_or_fail(*call, Endpoint::kObject)) return;
-  if (ApiResult<kube::MediaType> media = body_media_type(call->request().headers, r.info.custom()); !media.ok()) {
-    return send_error(*call, media.error());
-  }
+  const ApiResult<kube::MediaType> media = body_media_type(call->request().headers, r.info.custom());
+  if (!media.ok()) return send_error(*call, media.error());
   if (ApiResult<bool> ok = read_write_options(*call, "UpdateOptions"); !ok.ok()) return send_error(*call, ok.error());
+  if (may_be_renewal(*call) && *media == kube::MediaType::kJson) {
+    const ObjectRef renewed =
+        call->parts.api.renew_lease(r, call->ns(), call->info.name, call->request().body, call->ctx);
+    if (renewed) return send_object(*call, 200, *renewed);
+  }
   ApiResult<Json> object = decode_body(*call, r.info);
   if (!object.ok()) return send_error(*call, object.error());
   if (ApiResult<bool> ok = check_identity(*call, *object); !ok.ok()) return send_error(*call, ok.error());

@@ -4,6 +4,7 @@
 // one of the first use.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -26,7 +27,9 @@ class RequestMetrics {
  private:
   struct PerThread;
   PerThread& mine();
+  PerThread& find_mine();
 
+  uint64_t number_ = 0;  // of all ever made, from 1: tells whose the remembered PerThread of a thread is
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<PerThread>> threads_;
 };

@@ -1,5 +1,7 @@
 #include "controlplane/controllers/node_cache.h"
 
+#include "controlplane/apiserver/json_scan.h"
+
 namespace ghostfleet::controlplane::controllers {
 
 using kube::get_array;
@@ -59,7 +61,10 @@ ConditionState state_of(const Json& node, std::string_view type) {
 NodeInfo parse_node(const ObjectRef& object) {
   NodeInfo info;
   info.object = object;
-  const Json node = parse_object(object);
+  // Images, addresses and ownership, most of a node's bytes, are passed over.
+  const Json node = pick_json(object->json, {{"metadata", {"uid", "labels", "creationTimestamp"}},
+                                             {"spec", {"taints", "unschedulable"}},
+                                             {"status", {"conditions"}}});
   info.uid = get_string(node, "metadata.uid");
   const std::string_view region = label(node, "topology.kubernetes.io/region");
   const std::string_view zone = label(node, "topology.kubernetes.io/zone");

@@ -1,5 +1,7 @@
 #include "controlplane/controllers/pod_cache.h"
 
+#include "controlplane/apiserver/json_scan.h"
+
 namespace ghostfleet::controlplane::controllers {
 
 using kube::get_array;
@@ -31,7 +33,11 @@ void read_containers(const Json& pod, PodInfo* info) {
 PodInfo parse_pod(const ObjectRef& object) {
   PodInfo info;
   info.object = object;
-  const Json pod = parse_object(object);
+  const Json pod = pick_json(
+      object->json,
+      {{"metadata", {"uid", "ownerReferences", "deletionTimestamp", "creationTimestamp", "finalizers", "annotations"}},
+       {"spec", {"nodeName"}},
+       {"status", {"phase", "podIP", "conditions", "containerStatuses"}}});
   info.uid = get_string(pod, "metadata.uid");
   info.node = get_string(pod, "spec.nodeName");
   info.ip = get_string(pod, "status.podIP");

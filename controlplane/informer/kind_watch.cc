@@ -7,6 +7,7 @@ namespace ghostfleet::controlplane {
 namespace {
 constexpr size_t kEventsPerPull = 128;
 constexpr Duration kSlice = std::chrono::milliseconds(4);
+constexpr Duration kBatch = std::chrono::milliseconds(1);
 constexpr Duration kListRetry = std::chrono::milliseconds(200);
 }  // namespace
 
@@ -49,7 +50,6 @@ void KindWatch::relist() {
   options.nudge = [shared = shared_, loop = &loop_] {
     if (shared->posted.exchange(true)) return;
     loop->post([shared] {
-      shared->posted.store(false);
       if (shared->owner != nullptr) shared->owner->run_slice();
     });
   };
@@ -70,29 +70,45 @@ void KindWatch::relist() {
 }
 
 void KindWatch::schedule() {
-  if (shared_->posted.exchange(true)) return;
+  shared_->posted.store(true);
   loop_.post([shared = shared_] {
-    shared->posted.store(false);
     if (shared->owner != nullptr) shared->owner->run_slice();
   });
 }
 
 void KindWatch::run_slice() {
   if (watch_ == nullptr) return;
-  const TimePoint end = loop_.now() + kSlice;
   if (listing_) take_initial();
   if (listing_) return schedule();
-  std::vector<Event> events;
-  while (true) {
-    events.clear();
-    if (!watch_->next(kEventsPerPull, &events)) {
-      watch_.reset();
-      return relist();
-    }
-    for (const Event& event : events) apply(event);
-    if (events.size() < kEventsPerPull) return;
-    if (loop_.now() >= end) return schedule();
+  Taken taken = take_events();
+  if (taken == Taken::kNothing) {
+    shared_->posted.store(false);
+    taken = take_events();  // what came before that store has nudged nobody
+    if (taken == Taken::kNothing) return;
+    shared_->posted.store(true);
   }
+  if (taken == Taken::kSome) return look_again();
+  watch_.reset();
+  relist();
+}
+
+KindWatch::Taken KindWatch::take_events() {
+  const TimePoint end = loop_.now() + kSlice;
+  std::vector<Event> events;
+  for (Taken taken = Taken::kNothing;; taken = Taken::kSome) {
+    events.clear();
+    if (!watch_->next(kEventsPerPull, &events)) return Taken::kCut;
+    if (events.empty()) return taken;
+    for (const Event& event : events) apply(event);
+    if (loop_.now() >= end) return Taken::kSome;
+  }
+}
+
+// While events come, they are fetched by the clock and not by a wake-up for each.
+void KindWatch::look_again() {
+  loop_.run_after(kBatch, [shared = shared_] {
+    if (shared->owner != nullptr) shared->owner->run_slice();
+  });
 }
 
 // Hands out the list; at its end what we knew and the list does not have is gone.

@@ -56,8 +56,13 @@ class KindWatch {
   struct Shared;  // outlives us in the nudge
 
   void relist();
+  enum class Taken : unsigned char { kNothing, kSome, kCut };
+
+  // shared_->posted is true from a nudge (or schedule) until run_slice() found nothing: one run is on its way.
   void schedule();
   void run_slice();
+  Taken take_events();
+  void look_again();
   void apply(const Event& event);
   void take_initial();
   void tell(const ObjectRef& old, const ObjectRef& now);

@@ -40,6 +40,36 @@ std::string controller_uid(std::string_view metadata) {
   return "";
 }
 
+// The parts of a node the engine reads, raw. Most of a node's bytes are conditions, images and ownership, and most of
+// its events are heartbeats: they are told apart without parsing.
+struct NodeParts {
+  std::string_view spec, allocatable, capacity;
+
+  explicit NodeParts(const Object& node) {
+    std::string_view status;
+    for_each_json_member(node.json, [&](std::string_view key, std::string_view value) {
+      if (key == "spec") spec = value;
+      if (key == "status") status = value;
+      return status.empty();
+    });
+    for_each_json_member(status, [&](std::string_view key, std::string_view value) {
+      if (key == "allocatable") allocatable = value;
+      if (key == "capacity") capacity = value;
+      return allocatable.empty() || capacity.empty();
+    });
+  }
+  bool operator==(const NodeParts&) const = default;
+};
+
+Result<Json> read_node(const Object& node) {
+  const NodeParts parts(node);
+  const auto or_null = [](std::string_view raw) { return raw.empty() ? std::string_view("null") : raw; };
+  const std::string_view labels = json_at_path(node.json, "metadata.labels");
+  return kube::parse_json(
+      fmt::format(R"({{"metadata":{{"name":"{}","labels":{}}},"spec":{},"status":{{"allocatable":{},"capacity":{}}}}})",
+                  node.key, or_null(labels), or_null(parts.spec), or_null(parts.allocatable), or_null(parts.capacity)));
+}
+
 }  // namespace
 
 // A pod as the scheduler knows it.
@@ -130,7 +160,8 @@ void Scheduler::Impl::on_node(const ObjectRef& old, const ObjectRef& now) {
     engine.remove_node(old->key);
     return arm_wake();
   }
-  const auto node = kube::parse_json(now->json);
+  if (old && old->labels == now->labels && NodeParts(*old) == NodeParts(*now)) return;
+  const auto node = read_node(*now);
   if (!node.ok()) return;
   engine.set_node(scheduling::offer_of(*node, engine.resources()));
   arm_wake();

@@ -8,9 +8,18 @@ namespace {
 
 constexpr size_t kRevisionDigits = 16;
 constexpr size_t kMaxOverlays = 8;
+constexpr size_t kEncodedEvents = 2048;
 
 void patch_revision(std::string* json, size_t offset, Revision revision) {
-  json->replace(offset, kRevisionDigits, format_revision(revision));
+  for (size_t i = offset + kRevisionDigits; i-- > offset; revision /= 10) {
+    (*json)[i] = static_cast<char>('0' + revision % 10);
+  }
+}
+
+// What an event costs: itself, and the version it replaced, which nobody else needs.
+size_t history_cost(const Event& event) {
+  constexpr size_t kEvent = sizeof(Event) + sizeof(Object) + 64;
+  return kEvent + (event.previous ? event.previous->json.size() + event.previous->key.size() : 0);
 }
 
 Status expired_status(Revision asked, Revision compacted) {
@@ -82,10 +91,10 @@ std::shared_ptr<Object> KindStore::make_object(std::string_view key, EncodedObje
 }
 
 Status KindStore::check_expected(const ObjectRef* current, std::string_view key, const ObjectRef& expected) const {
-  const std::string what = config_.name + " \"" + std::string(key) + "\"";
-  if (!expected) return current ? Status(Code::kAlreadyExists, what + " exists") : Status();
-  if (!current) return Status(Code::kNotFound, what + " does not exist");
-  if ((*current)->revision != expected->revision) return Status(Code::kConflict, what + " has changed");
+  const auto what = [&] { return config_.name + " \"" + std::string(key) + "\""; };
+  if (!expected) return current ? Status(Code::kAlreadyExists, what() + " exists") : Status();
+  if (!current) return Status(Code::kNotFound, what() + " does not exist");
+  if ((*current)->revision != expected->revision) return Status(Code::kConflict, what() + " has changed");
   return Status();
 }
 
@@ -102,7 +111,7 @@ Result<ObjectRef> KindStore::put(std::string_view key, const ObjectRef& expected
   ObjectRef stored = object;
   {
     std::unique_lock lock(mutex_);
-    const ObjectRef* current = index_.find(key);
+    ObjectRef* current = index_.find(key);
     if (Status status = check_expected(current, key, expected); !status.ok()) return status;
     object->revision = revision_.fetch_add(1) + 1;
     object->create_revision = current ? (*current)->create_revision : object->revision;
@@ -113,7 +122,11 @@ Result<ObjectRef> KindStore::put(std::string_view key, const ObjectRef& expected
     event->object = stored;
     if (current) event->previous = *current;
     reindex(current ? current->get() : nullptr, stored.get());
-    index_.put(stored);
+    if (current) {
+      *current = stored;
+    } else {
+      index_.put(stored);
+    }
     commit(std::move(event), &nudges);
   }
   for (const WatchQueueRef& queue : nudges) queue->nudge();
@@ -154,7 +167,13 @@ void KindStore::commit(std::shared_ptr<const Event> event, std::vector<WatchQueu
     hub_.publish(event, nudges);
   }
   const TimePoint now = event->object->committed;
+  history_bytes_ += history_cost(*event);
   history_.push_back(std::move(event));
+  // Encodings are for those who follow closely; kept for the whole history they would double it.
+  if (history_.size() > kEncodedEvents) {
+    const Event& passed = *history_[history_.size() - 1 - kEncodedEvents];
+    if (passed.frames) passed.frames->drop();
+  }
   compact(now);
 }
 
@@ -162,8 +181,10 @@ void KindStore::compact(TimePoint now) {
   const TimePoint oldest = now - options_.history;
   while (!history_.empty()) {
     const Event& event = *history_.front();
-    if (history_.size() <= options_.history_events && event.object->committed >= oldest) break;
+    const bool small = history_.size() <= options_.history_events && history_bytes_ <= options_.history_bytes;
+    if (small && event.object->committed >= oldest) break;
     compacted_ = event.revision;
+    history_bytes_ -= history_cost(event);
     history_.pop_front();
   }
   while (!overlays_.empty() && overlays_.begin()->first < compacted_) overlays_.erase(overlays_.begin());
@@ -266,21 +287,18 @@ ListResult KindStore::list_at(const ListOptions& options) {
   const auto now_done = [&] { return index_.at_end(at) || (!end.empty() && index_.at(at)->key >= end); };
   while (past != past_end || !now_done()) {
     const bool take_past = past != past_end && (now_done() || past->first <= index_.at(at)->key);
-    if (!take_past) {
-      if (!result.more && !page.add(index_.at(at))) result.remaining = 0;
-      if (result.more) result.remaining++;
-      index_.advance(&at);
-      continue;
-    }
-    if (!now_done() && index_.at(at)->key == past->first) index_.advance(&at);
-    if (past->second) {
-      if (!result.more && !page.add(past->second)) result.remaining = 0;
-      if (result.more) result.remaining++;
-    }
-    ++past;
-    if (result.more && options.filter) break;
+    const ObjectRef& object = take_past ? past->second : index_.at(at);
+    if (object && !page.add(object)) break;
+    if (!take_past || (!now_done() && index_.at(at)->key == past->first)) index_.advance(&at);
+    if (take_past) ++past;
   }
-  if (options.filter) result.remaining = 0;
+  if (!result.more || options.filter) return result;
+  // What is left now, put right by what was different then.
+  result.remaining = (end.empty() ? index_.size() : index_.rank(index_.lower_bound(end))) - index_.rank(at);
+  for (; past != past_end; ++past) {
+    if (past->second) result.remaining++;
+    if (index_.find(past->first)) result.remaining--;
+  }
   return result;
 }
 

@@ -63,6 +63,7 @@ class KindStore {
   mutable std::shared_mutex mutex_;
   SortedIndex index_;
   std::deque<std::shared_ptr<const Event>> history_;
+  size_t history_bytes_ = 0;
   Revision compacted_;
   WatchHub hub_;
   // Keys by value of the watched index field (pods by node), so that a kubelet's list does not scan every pod.

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "controlplane/store/store.h"
@@ -23,6 +24,8 @@ class SortedIndex {
   size_t size() const { return size_; }
   // The object with that key, or null.
   const ObjectRef* find(std::string_view key) const;
+  // The same, to be replaced by an object with that key.
+  ObjectRef* find(std::string_view key) { return const_cast<ObjectRef*>(std::as_const(*this).find(key)); }
   // Adds an object whose key is not there yet, or replaces the one with its key.
   void put(ObjectRef object);
   bool erase(std::string_view key);

@@ -6,7 +6,8 @@
 //
 // Thread rule: every method may be called from any thread; critical sections are short and never call out. Watch
 // callbacks are only a nudge ("there is something"): the owner then pulls events on its own thread. Durability: none
-// here. Compaction: history is kept for `history_seconds` and `history_events` per kind; older revisions are kExpired.
+// here. Compaction: history is kept for `history`, `history_events` and `history_bytes` per kind; older revisions are
+// kExpired.
 #pragma once
 
 #include <cstdint>
@@ -57,6 +58,8 @@ class FrameCache {
   static constexpr int kSlots = 6;
   // The slot's bytes; made by `encode` when they are missing.
   SharedBytes get(int slot, const std::function<SharedBytes()>& encode);
+  // Forgets all of it: whoever still needs the event encodes it again.
+  void drop();
 
  private:
   std::mutex mutex_;
@@ -124,6 +127,7 @@ struct WatchOptions {
 struct StoreOptions {
   Duration history = std::chrono::seconds(75);
   size_t history_events = 200000;  // per kind, never fewer than what `history` would keep unless this bound is hit
+  size_t history_bytes = 192 * 1024 * 1024;  // per kind, of versions that only the history holds; as history_events
   size_t max_object_bytes = 3 * 1024 * 1024 / 2;
 };
 

@@ -76,7 +76,7 @@ class StoreTest : public testing::Test {
   }
 
   ManualClock clock;
-  StoreOptions options{std::chrono::seconds(75), 1000, 1000};
+  StoreOptions options{.history = std::chrono::seconds(75), .history_events = 1000, .max_object_bytes = 1000};
   std::unique_ptr<Store> store = Store::create(options, clock);
   KindId kind = store->add_kind(config("things"));
 };
@@ -167,6 +167,22 @@ TEST_F(StoreTest, HistoryIsBoundedByCount) {
   create("a");
   for (size_t i = 0; i < options.history_events + 5; i++) update("a", std::to_string(i));
   EXPECT_EQ(store->compacted(kind), store->revision() - options.history_events);
+}
+
+TEST_F(StoreTest, HistoryIsBoundedByBytes) {
+  StoreOptions small = options;
+  small.history_bytes = 100 * 1000;
+  auto bounded = Store::create(small, clock);
+  const KindId id = bounded->add_kind({.name = "things"});
+  ObjectRef last;
+  for (int i = 0; i < 500; i++) {
+    auto stored = bounded->put(id, "a", last, {std::string(600, ' '), 0});
+    ASSERT_TRUE(stored.ok());
+    last = *stored;
+  }
+  const Revision kept = bounded->revision() - bounded->compacted(id);
+  EXPECT_LT(kept, 170u);  // versions of 600 bytes
+  EXPECT_GT(kept, 50u);
 }
 
 TEST_F(StoreTest, WatchFromARevision) {

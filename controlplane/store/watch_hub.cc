@@ -11,6 +11,11 @@ SharedBytes FrameCache::get(int slot, const std::function<SharedBytes()>& encode
   return bytes;
 }
 
+void FrameCache::drop() {
+  std::lock_guard lock(mutex_);
+  for (SharedBytes& bytes : slots_) bytes.reset();
+}
+
 bool WatchQueue::push(const std::shared_ptr<const Event>& event) {
   std::lock_guard lock(mutex_);
   if (cut_) return false;

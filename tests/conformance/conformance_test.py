@@ -33,6 +33,7 @@ def main():
     parser.add_argument("--set", default="api")
     args = parser.parse_args()
     flags = ["--controllers", "none", "--scheduler", "off"] if args.set == "api" else ["--scheduler", "off"]
+    flags += ["--allow-privileged", "off"]  # as the recorded server was started
     with Plane(args.ghostfleet, *flags) as p:
         import base64
         ca = os.path.join(p.home, "ca.crt")
