@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include <CLI/CLI.hpp>
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <cstdio>
@@ -74,6 +75,22 @@ class HealthPrinter {
   TimePoint last_ = SystemClock::instance().now();
   TimePoint printed_{0};
   uint64_t renewals_ = 0;
+};
+
+// When the run file is written: when something people wait for has changed, and now and then for the rest.
+class RunFileClock {
+ public:
+  bool due(const FleetStats& s, TimePoint now) {
+    const std::array<uint64_t, 6> state = {s.ready, s.registered, s.not_ours, s.deleted, s.pods, s.pods_running};
+    if (state == told_ && now - at_ < std::chrono::seconds(3)) return false;
+    told_ = state;
+    at_ = now;
+    return true;
+  }
+
+ private:
+  std::array<uint64_t, 6> told_{};
+  TimePoint at_;
 };
 
 class MetricsServerImpl final : public MetricsServer {
@@ -311,6 +328,7 @@ int watch_run(const RunOptions& options, RunFile& run_file, const std::function<
     std::fprintf(stdout, "metrics: http://127.0.0.1:%d/metrics\n", metrics_server->port());
   }
   HealthPrinter printer;
+  RunFileClock told;
   const TimePoint start = SystemClock::instance().now();
   extra["started"] = format_time(SystemClock::instance().wall_now());
   FleetStats last;
@@ -320,9 +338,11 @@ int watch_run(const RunOptions& options, RunFile& run_file, const std::function<
     const TimePoint now = SystemClock::instance().now();
     ready = last.nodes > 0 && last.ready == last.nodes;
     printer.show(last, now);
-    kube::JsonObject state = extra;
-    for (auto& [key, value] : summary_of(last)) state[key] = value;
-    run_file.update(std::move(state));
+    if (told.due(last, now)) {
+      kube::JsonObject state = extra;
+      for (auto& [key, value] : summary_of(last)) state[key] = value;
+      run_file.update(std::move(state));
+    }
     if (options.for_time.count() > 0 && now - start >= options.for_time) break;
     Duration wait = std::chrono::seconds(1);
     if (options.for_time.count() > 0)
