@@ -62,6 +62,7 @@ Result<std::unique_ptr<controlplane::ApiServer>> start_server(const PlaneOptions
   server.pki = &pki;
   server.managed_fields = o.managed_fields;
   server.allow_privileged = o.allow_privileged;
+  server.store.history_bytes = 96u << 20;  // of nodes of 5 KB a minute in the steady state of 100,000
   server.max_in_flight = o.max_in_flight;
   server.max_mutating_in_flight = o.max_mutating_in_flight;
   server.io_threads = o.io_threads > 0 ? o.io_threads : std::max(1u, std::thread::hardware_concurrency() / 2);

@@ -11,6 +11,7 @@ namespace {
 constexpr const char* kName = "replicaset-controller";
 constexpr Duration kSlice = std::chrono::milliseconds(10);
 constexpr Duration kCoalesce = std::chrono::milliseconds(5);
+constexpr Duration kWaitPerPod = std::chrono::microseconds(15);
 
 bool has_all(const Object& pod, const JsonObject* labels) {
   if (labels == nullptr) return true;
@@ -54,7 +55,14 @@ ReplicaSetController::ReplicaSetController(Context& context)
       resource_(*context.find("apps", "v1", "replicasets")),
       sets_(context.watch(resource_)),
       queue_(context.loop(), [this](const std::string& key) { return sync(key); }),
-      pods_(context, kName, resource_, [this](std::string_view key) { queue_.add_after(key, kCoalesce); }) {}
+      pods_(context, kName, resource_, [this](std::string_view key) { wake(key); }) {}
+
+// A look at a set costs as much as it has pods; so does the wait until the next one.
+void ReplicaSetController::wake(std::string_view key) {
+  const auto size = sizes_.find(key);
+  const Duration wait = size == sizes_.end() ? Duration(0) : kWaitPerPod * static_cast<int64_t>(size->second);
+  queue_.add_after(key, std::max<Duration>(kCoalesce, wait));
+}
 
 void ReplicaSetController::start() {
   queue_.hold(true);
@@ -66,11 +74,13 @@ SyncResult ReplicaSetController::sync(const std::string& key) {
   const ObjectRef object = sets_.get(key);
   if (!object) {
     batch_.erase(key);
+    sizes_.erase(key);
     return SyncResult::done();
   }
   const Json set = parse_object(object);
   const kube::LabelSelector selector = selector_of(kube::find_path(set, "spec.selector"));
   std::vector<const PodInfo*> pods = pods_.claim(set, selector);
+  sizes_[key] = pods.size();
   std::vector<const PodInfo*> active;
   for (const PodInfo* pod : pods) {
     if (pod->active()) active.push_back(pod);

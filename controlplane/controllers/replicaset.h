@@ -22,6 +22,7 @@ class ReplicaSetController final : public Controller {
   void start() override;
 
  private:
+  void wake(std::string_view key);
   SyncResult sync(const std::string& key);
   // More or fewer pods; the outcome says when to look again. `problem` gets the words for condition ReplicaFailure.
   SyncResult manage(const kube::Json& set, std::vector<const PodInfo*> active, std::string* reason,
@@ -36,7 +37,8 @@ class ReplicaSetController final : public Controller {
   KindWatch& sets_;
   WorkQueue queue_;
   OwnedPods pods_;
-  StringMap<int> batch_;  // size of the last batch that went well, by key, while a set grows
+  StringMap<int> batch_;     // size of the last batch that went well, by key, while a set grows
+  StringMap<size_t> sizes_;  // pods at the last look
 };
 
 }  // namespace ghostfleet::controlplane::controllers
