@@ -46,7 +46,13 @@ int run_fleet(const FleetFlags& flags, const ClusterFlags& cluster) {
   return code;
 }
 
-int run_down(const std::string& name, bool dry_run, bool keep_pods, const ClusterFlags& cluster) {
+int run_down(const std::string& name, bool dry_run, bool keep_pods, bool force, const ClusterFlags& cluster) {
+  if (const int64_t pid = running_fleet(name); pid != 0 && !dry_run && !force) {
+    return fail(
+        Status(Code::kAlreadyExists,
+               fmt::format("fleet {} runs (process {}): stop it first, or remove its nodes under it with --force", name,
+                           pid)));
+  }
   auto config = kube::load_client_config(cluster.kubeconfig, kube::Environment::process());
   if (!config.ok()) return fail(config.error());
   emulator::DownOptions options;
@@ -64,6 +70,8 @@ int run_down(const std::string& name, bool dry_run, bool keep_pods, const Cluste
               dry_run ? "would remove" : "removed", static_cast<unsigned long long>(report->nodes),
               static_cast<unsigned long long>(report->leases), static_cast<unsigned long long>(report->csi_nodes),
               static_cast<unsigned long long>(report->pods));
+  if (report->nodes == 0 && report->kept_adopted == 0)
+    std::printf("no node of a fleet named %s is there\n", name.c_str());
   if (report->kept_adopted > 0)
     std::printf("%llu adopted nodes were kept\n", static_cast<unsigned long long>(report->kept_adopted));
   for (const std::string& failure : report->failures) std::fprintf(stderr, "error: %s\n", failure.c_str());
@@ -92,11 +100,13 @@ void add_down(CLI::App& app, Runner* run) {
   auto cluster = std::make_shared<ClusterFlags>();
   auto dry_run = std::make_shared<bool>(false);
   auto keep_pods = std::make_shared<bool>(false);
+  auto force = std::make_shared<bool>(false);
   command->add_option("--fleet,--name", *name, "name of the fleet (default ghost)");
   add_cluster_flags(*command, cluster.get());
-  command->add_flag("--dry-run", *dry_run, "only say what would be removed");
+  command->add_flag("--dry-run", *dry_run, "only say which nodes and pods would be removed");
   command->add_flag("--keep-pods", *keep_pods, "leave pods bound to the removed nodes to the pod garbage collector");
-  command->callback([=] { *run = [=] { return run_down(*name, *dry_run, *keep_pods, *cluster); }; });
+  command->add_flag("--force", *force, "also while the fleet runs on this machine");
+  command->callback([=] { *run = [=] { return run_down(*name, *dry_run, *keep_pods, *force, *cluster); }; });
 }
 
 }  // namespace ghostfleet::cmd

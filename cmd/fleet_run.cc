@@ -38,7 +38,7 @@ std::string health_line(const FleetStats& s, double renewals_per_second) {
   std::string line = fmt::format("Ready {}/{}  renewals {:.0f}/s  lateness p50 {} p99 {} max {}", s.ready, s.nodes,
                                  renewals_per_second, milliseconds(s.lateness_p50), milliseconds(s.lateness_p99),
                                  milliseconds(s.lateness_max));
-  if (s.pods > 0) line += fmt::format("  pods running {}/{}", s.pods_running, s.pods);
+  if (s.pods > 0) line += fmt::format("  pods {} running {}", s.pods, s.pods_running);
   if (s.not_ours > 0) line += fmt::format("  not ours {}", s.not_ours);
   if (s.deleted > 0) line += fmt::format("  deleted {}", s.deleted);
   if (s.not_ready_transitions > 0) line += fmt::format("  NotReady seen {}", s.not_ready_transitions);
@@ -255,6 +255,10 @@ Result<FleetPlan> plan_fleet(const FleetFlags& flags) {
   if (!spec.ok()) return spec.error();
   auto for_time = parse_for(flags.for_time);
   if (!for_time.ok()) return for_time.error();
+  if (const std::string folder = parent_directory(expand_home(flags.summary));
+      !flags.summary.empty() && !file_exists(folder)) {
+    return not_found(fmt::format("--summary {}: there is no folder {}", flags.summary, folder));
+  }
   auto profiles = emulator::ProfileCatalogue::load(home_directory() + "/profiles");
   if (!profiles.ok()) return invalid_argument(profiles.error().message());
   auto options = emulator::make_fleet_options(*spec, *profiles);

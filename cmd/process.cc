@@ -43,6 +43,11 @@ int exit_code(Code code) {
 
 std::string run_directory() { return home_directory() + "/run"; }
 
+// `up` runs a fleet too: both share the name.
+std::string lock_path_of(std::string_view kind, std::string_view name) {
+  return fmt::format("{}/{}-{}.lock", run_directory(), kind == "up" ? "fleet" : kind, name);
+}
+
 // True when the lock of this file is held by somebody: its process lives.
 bool held(const std::string& lock_path) {
   const int fd = open(lock_path.c_str(), O_RDWR | O_CLOEXEC);
@@ -126,19 +131,25 @@ Result<RunFile> RunFile::create(std::string kind, std::string name) {
   file.kind_ = std::move(kind);
   file.name_ = std::move(name);
   file.path_ = fmt::format("{}/{}-{}.json", run_directory(), file.kind_, file.name_);
-  const std::string lock_path = file.path_ + ".lock";
+  file.lock_path_ = lock_path_of(file.kind_, file.name_);
+  const std::string& lock_path = file.lock_path_;
   const int fd = open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0) return internal_error(fmt::format("{}: {}", lock_path, std::strerror(errno)));
   if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
     close(fd);
     std::string who;
-    if (auto text = read_file(file.path_); text.ok()) {
-      if (auto state = kube::parse_json(*text); state.ok())
-        who = fmt::format(" (process {})", kube::get_int(*state, "pid"));
+    for (const kube::Json& p : running_programs()) {
+      const std::string_view kind = kube::get_string(p, "kind");
+      if (lock_path_of(kind, kube::get_string(p, "name")) != lock_path) continue;
+      who = fmt::format(" (process {}, ghostfleet {})", kube::get_int(p, "pid"), kind);
     }
+    const bool fleet = file.kind_ == "up" || file.kind_ == "fleet";
     return Status(Code::kAlreadyExists,
-                  fmt::format("a {} named {} runs already{}; choose another --name, or stop that one first", file.kind_,
-                              file.name_, who));
+                  fmt::format("a {} named {} runs already{}; stop that one first, or choose another {}",
+                              fleet ? "fleet" : file.kind_, file.name_, who,
+                              fleet                   ? "--name"
+                              : file.kind_ == "agent" ? "--node-name"
+                                                      : "--data-dir"));
   }
   file.lock_ = fd;
   return file;
@@ -146,12 +157,14 @@ Result<RunFile> RunFile::create(std::string kind, std::string name) {
 
 RunFile::RunFile(RunFile&& other) noexcept
     : path_(std::move(other.path_)),
+      lock_path_(std::move(other.lock_path_)),
       kind_(std::move(other.kind_)),
       name_(std::move(other.name_)),
       lock_(std::exchange(other.lock_, -1)) {}
 
 RunFile& RunFile::operator=(RunFile&& other) noexcept {
   std::swap(path_, other.path_);
+  std::swap(lock_path_, other.lock_path_);
   std::swap(kind_, other.kind_);
   std::swap(name_, other.name_);
   std::swap(lock_, other.lock_);
@@ -161,7 +174,7 @@ RunFile& RunFile::operator=(RunFile&& other) noexcept {
 RunFile::~RunFile() {
   if (lock_ < 0) return;
   unlink(path_.c_str());
-  unlink((path_ + ".lock").c_str());
+  unlink(lock_path_.c_str());
   close(lock_);
 }
 
@@ -185,15 +198,25 @@ std::vector<kube::Json> running_programs() {
   std::sort(files.begin(), files.end());
   std::vector<kube::Json> out;
   for (const std::string& path : files) {
-    if (!held(path + ".lock")) {
-      unlink(path.c_str());
-      continue;
-    }
     auto text = read_file(path);
-    if (!text.ok()) continue;
-    if (auto state = kube::parse_json(*text); state.ok()) out.push_back(std::move(*state));
+    auto state = text.ok() ? kube::parse_json(*text) : Result<kube::Json>(text.error());
+    const bool alive =
+        state.ok() && held(lock_path_of(kube::get_string(*state, "kind"), kube::get_string(*state, "name")));
+    if (alive) {
+      out.push_back(std::move(*state));
+    } else {
+      unlink(path.c_str());
+    }
   }
   return out;
+}
+
+int64_t running_fleet(const std::string& name) {
+  for (const kube::Json& p : running_programs()) {
+    const std::string_view kind = kube::get_string(p, "kind");
+    if ((kind == "up" || kind == "fleet") && kube::get_string(p, "name") == name) return kube::get_int(p, "pid");
+  }
+  return 0;
 }
 
 }  // namespace ghostfleet::cmd

@@ -51,11 +51,13 @@ class RunFile {
 
  private:
   RunFile() = default;
-  std::string path_, kind_, name_;
+  std::string path_, lock_path_, kind_, name_;
   int lock_ = -1;
 };
 
 // Everything that runs (files whose process is gone are removed).
 std::vector<kube::Json> running_programs();
+// The process that runs a fleet of that name (as `up` or `fleet`); 0: none on this machine.
+int64_t running_fleet(const std::string& name);
 
 }  // namespace ghostfleet::cmd

@@ -141,7 +141,7 @@ Result<FleetOptions> make_fleet_options(const FleetSpec& spec, const ProfileCata
   o.lease_duration = spec.lease_duration;
   o.seed = spec.seed;
   o.events = events_of(spec);
-  o.pods.image_rules = spec.image_rules;
+  if (!spec.image_rules.empty()) o.pods.image_rules = spec.image_rules;
   for (const GroupSpec& g : spec.groups) {
     auto profile = profiles.find(g.profile);
     if (!profile.ok()) return profile.error();

@@ -52,7 +52,8 @@ def flags(p):
     port = p.server.rsplit(":", 1)[1]
     expect(p, "port in use", ["up", "--nodes", "1", "--name", "other", "--port", port, "--for", "1s"], 1, rf"{port}.*in use")
     expect(p, "kubeconfig of somebody else", ["up", "--nodes", "1", "--name", "other", "--port", "0", "--kubeconfig", __file__, "--for", "1s"], 1, r"was not written by ghostfleet")
-    expect(p, "summary on a full disk", [*fleet, "--nodes", "1", "--name", "full", "--summary", "/dev/full/x"], 1, r"--summary")
+    expect(p, "summary on a full disk", [*fleet, "--nodes", "1", "--name", "full", "--summary", "/dev/full"], 1, r"--summary")
+    expect(p, "summary in no folder", [*fleet, "--nodes", "1", "--name", "full", "--summary", "/nosuch/x"], 1, r"--summary /nosuch/x: there is no folder /nosuch")
 
 
 def files(p):
@@ -92,7 +93,9 @@ def two_fleets(p):
     first = subprocess.Popen([p.ghostfleet, "fleet", "--kubeconfig", p.kubeconfig, "--nodes", "2", "--name", "twice"], stdout=subprocess.DEVNULL, env=p.env)
     try:
         p.wait("first fleet runs", lambda: "twice" in run(p, "status")[1], 20)
-        expect(p, "two fleets of one name", ["fleet", "--kubeconfig", p.kubeconfig, "--nodes", "2", "--name", "twice", "--for", "1s"], 1, r"runs already \(process \d+\)")
+        expect(p, "two fleets of one name", ["fleet", "--kubeconfig", p.kubeconfig, "--nodes", "2", "--name", "twice", "--for", "1s"], 1, r"runs already \(process \d+, ghostfleet fleet\)")
+        expect(p, "down of a running fleet", ["down", "--kubeconfig", p.kubeconfig, "--fleet", "twice"], 1, r"fleet twice runs \(process \d+\): stop it first")
+        expect(p, "the name of an `up`", ["fleet", "--kubeconfig", p.kubeconfig, "--nodes", "2", "--name", "t", "--for", "1s"], 1, r"a fleet named t runs already")
     finally:
         first.terminate()
         first.wait()
