@@ -52,7 +52,7 @@ def flags(p):
     port = p.server.rsplit(":", 1)[1]
     expect(p, "port in use", ["up", "--nodes", "1", "--name", "other", "--port", port, "--for", "1s"], 1, rf"{port}.*in use")
     expect(p, "kubeconfig of somebody else", ["up", "--nodes", "1", "--name", "other", "--port", "0", "--kubeconfig", __file__, "--for", "1s"], 1, r"was not written by ghostfleet")
-    expect(p, "summary on a full disk", [*fleet, "--nodes", "1", "--name", "full", "--summary", "/dev/full"], 1, r"--summary")
+    expect(p, "summary on a full disk", [*fleet, "--nodes", "1", "--name", "full", "--summary", "/dev/full/x"], 1, r"--summary")
     expect(p, "summary in no folder", [*fleet, "--nodes", "1", "--name", "full", "--summary", "/nosuch/x"], 1, r"--summary /nosuch/x: there is no folder /nosuch")
 
 
