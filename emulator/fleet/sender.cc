@@ -71,6 +71,7 @@ class Sender::Call final : public kube::http::ResponseHandler {
   agent::Tag tag = 0;
   agent::Verb verb = agent::Verb::kGet;
   int status = 0;
+  bool status_lane = false;
   Duration retry_after{0};
   TimePoint sent;
   std::string body;
@@ -108,7 +109,35 @@ const HeaderList& Sender::headers_for(kube::KubeClient& client, agent::BodyType 
 }
 
 void Sender::send(kube::KubeClient& client, uint32_t row, const agent::ApiRequest& request) {
+  if (request.priority == agent::Priority::kStatus) {
+    if (static_cast<double>(status_in_flight_) >= status_window_) {
+      waiting_.push_back({&client, row, request});
+      return;
+    }
+    ++status_in_flight_;
+  }
+  send_now(client, row, request);
+}
+
+void Sender::status_ended(bool overloaded) {
+  --status_in_flight_;
+  if (!overloaded) {
+    status_window_ = std::min(status_window_ + 0.25, kMostWindow);
+  } else if (loop_.now() - window_cut_ > std::chrono::seconds(1)) {  // those sent together fail together: one cut
+    window_cut_ = loop_.now();
+    status_window_ = std::max(std::min(status_window_, static_cast<double>(status_in_flight_)) / 2, kLeastWindow);
+  }
+  while (!waiting_.empty() && static_cast<double>(status_in_flight_) < status_window_) {
+    const Waiting next = std::move(waiting_.front());
+    waiting_.pop_front();
+    ++status_in_flight_;
+    send_now(*next.client, next.row, next.request);
+  }
+}
+
+void Sender::send_now(kube::KubeClient& client, uint32_t row, const agent::ApiRequest& request) {
   Call& call = take_call();
+  call.status_lane = request.priority == agent::Priority::kStatus;
   call.row = row;
   call.tag = request.tag;
   call.verb = request.verb;
@@ -166,7 +195,9 @@ void Sender::finished(Call& call, int status, Duration retry_after) {
   sink_.on_measured(latency, status == 429 || status == 503);
   sink_.on_answer(call.row, call.tag, {status, call.body, retry_after});
   if (call.body.capacity() > kKeptBody) std::string().swap(call.body);
+  const bool status_lane = call.status_lane;
   free_.push_back(&call);
+  if (status_lane) status_ended(status == 429 || status >= 500);
 }
 
 void Sender::failed(Call& call, const Status& status) {
@@ -174,7 +205,9 @@ void Sender::failed(Call& call, const Status& status) {
   stats_.error(error_kind(status));
   sink_.on_measured(loop_.now() - call.sent, true);
   sink_.on_answer(call.row, call.tag, {0, {}, Duration(0)});
+  const bool status_lane = call.status_lane;
   free_.push_back(&call);
+  if (status_lane) status_ended(true);
 }
 
 }  // namespace ghostfleet::emulator

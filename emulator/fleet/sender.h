@@ -32,6 +32,8 @@ class Sender {
   Sender(const Sender&) = delete;
   Sender& operator=(const Sender&) = delete;
 
+  // A status write beyond the window waits here for its turn; the clients used must then live as long as the sender is
+  // in use.
   void send(kube::KubeClient& client, uint32_t row, const agent::ApiRequest& request);
   size_t in_flight() const { return in_flight_; }
   // When something other than a heartbeat or a status was last sent.
@@ -40,7 +42,14 @@ class Sender {
  private:
   class Call;
   using HeaderSets = std::array<kube::http::HeaderList, 4>;  // by BodyType
+  struct Waiting {
+    kube::KubeClient* client;
+    uint32_t row;
+    agent::ApiRequest request;
+  };
   Call& take_call();
+  void send_now(kube::KubeClient& client, uint32_t row, const agent::ApiRequest& request);
+  void status_ended(bool overloaded);
   void begin_work(kube::KubeClient& client, TimePoint now);
   void finished(Call& call, int status, Duration retry_after);
   void failed(Call& call, const Status& status);
@@ -53,6 +62,14 @@ class Sender {
   std::deque<Call> calls_;
   std::vector<Call*> free_;
   size_t in_flight_ = 0;
+  // How many status writes may be on their way at once: halved when they fail, grows with each that succeeds. A server
+  // that was away is met by every node's at the same time; sent all at once they would all miss their deadline there,
+  // be sent again, and keep it from ever catching up.
+  static constexpr double kLeastWindow = 16, kMostWindow = 4096;
+  double status_window_ = kMostWindow;
+  size_t status_in_flight_ = 0;
+  TimePoint window_cut_;
+  std::deque<Waiting> waiting_;
   TimePoint last_work_;
   std::string authorization_;
   HeaderSets headers_;

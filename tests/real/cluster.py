@@ -187,6 +187,10 @@ class Cluster:
                                "--enable-admission-plugins", "NodeRestriction", "--token-auth-file", self.path("tokens.csv"), "--audit-policy-file", self.path("audit.yaml"),
                                "--audit-log-path", self.audit, *self.extra_flags])
         wait_for("kube-apiserver ready", self.ready, 90)
+        # /readyz does not wait for the watch caches; until they are filled a watch is answered 429.
+        for path in ("/api/v1/nodes", "/api/v1/pods"):
+            query = "?watch=true&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan&timeoutSeconds=1"
+            wait_for(f"watch of {path}", lambda: self.request("GET", path + query, raw=True)[0] == 200, 60)
 
     def ready(self):
         if not self.processes["apiserver"].running():

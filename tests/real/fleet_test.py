@@ -91,7 +91,7 @@ class Test:
         time.sleep(self.args.outage)
         self.c.start_apiserver()
         began = time.monotonic()
-        wait_for("all nodes Ready again", self.all_ready, 120, 1)
+        wait_for("all nodes Ready again", self.all_ready, 180, 1)
         self.check("all nodes Ready again", True, f"{time.monotonic() - began:.1f} s after the API server came back")
         wait_for("all pods Ready again", lambda: self.ready_pods("app=web") == 1000, 120, 1)
         after = {p["metadata"]["uid"]: p["status"].get("podIP") for p in self.c.items("/api/v1/namespaces/default/pods?labelSelector=app=web")}
