@@ -65,7 +65,7 @@ Result<std::unique_ptr<controlplane::ApiServer>> start_server(const PlaneOptions
   server.store.history_bytes = 96u << 20;  // of nodes of 5 KB a minute in the steady state of 100,000
   server.max_in_flight = o.max_in_flight;
   server.max_mutating_in_flight = o.max_mutating_in_flight;
-  server.io_threads = o.io_threads > 0 ? o.io_threads : std::max(1u, std::thread::hardware_concurrency() / 2);
+  server.io_threads = o.io_threads > 0 ? o.io_threads : std::max(2u, std::thread::hardware_concurrency() / 2);
   auto started = controlplane::ApiServer::start(server);
   if (started.ok() || o.port_given || started.error().code() != Code::kAlreadyExists) return started;
   server.port = 0;

@@ -28,7 +28,7 @@ struct PlaneOptions {
   bool scheduler = true;
   bool managed_fields = true;
   bool allow_privileged = true;  // pods may ask for it, as in every distribution
-  int io_threads = 0;            // 0: half of the cores
+  int io_threads = 0;            // 0: half of the cores, at least 2
   int max_in_flight = 400, max_mutating_in_flight = 200;
 };
 
