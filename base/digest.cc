@@ -109,4 +109,16 @@ bool base64_decode(std::string_view text, std::string* out) {
   return true;
 }
 
+bool base64_decode_strict(std::string_view text, std::string* out) {
+  return base64_decode(text, out) && base64_encode(*out) == text;
+}
+
+std::string base64url_encode(std::string_view data) {
+  std::string out = base64_encode(data);
+  while (!out.empty() && out.back() == '=') out.pop_back();
+  std::replace(out.begin(), out.end(), '+', '-');
+  std::replace(out.begin(), out.end(), '/', '_');
+  return out;
+}
+
 }  // namespace ghostfleet

@@ -6,48 +6,19 @@
 
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
+
+#include "base/descriptor.h"
 
 namespace ghostfleet {
-namespace {
-
-Status system_error(const std::string& what, int error) {
-  Code code = Code::kInternal;
-  if (error == ENOENT) code = Code::kNotFound;
-  if (error == EACCES || error == EPERM || error == EROFS) code = Code::kPermissionDenied;
-  if (error == ENOSPC || error == EDQUOT || error == EMFILE) code = Code::kResourceExhausted;
-  return Status(code, what + ": " + std::strerror(error));
-}
-
-struct Descriptor {
-  int fd;
-  ~Descriptor() {
-    if (fd >= 0) close(fd);
-  }
-};
-
-Status write_all(int fd, const std::string& path, const std::string& content, bool durable) {
-  size_t done = 0;
-  while (done < content.size()) {
-    const ssize_t n = write(fd, content.data() + done, content.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return system_error("writing " + path, errno);
-    done += static_cast<size_t>(n);
-  }
-  return !durable || fsync(fd) == 0 ? Status() : system_error("writing " + path, errno);
-}
-
-}  // namespace
-
 Result<std::string> read_file(const std::string& path, size_t limit) {
-  const Descriptor file{open(path.c_str(), O_RDONLY | O_CLOEXEC)};
-  if (file.fd < 0) return system_error("reading " + path, errno);
+  const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.valid()) return system_status("reading " + path, errno);
   std::string out;
   char buffer[16384];
   while (true) {
-    const ssize_t n = read(file.fd, buffer, sizeof buffer);
+    const ssize_t n = read(file.get(), buffer, sizeof buffer);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return system_error("reading " + path, errno);
+    if (n < 0) return system_status("reading " + path, errno);
     if (n == 0) return out;
     out.append(buffer, static_cast<size_t>(n));
     if (out.size() > limit)
@@ -59,11 +30,12 @@ Status write_file(const std::string& path, const std::string& content, unsigned 
   const std::string temporary = path + ".new-" + std::to_string(getpid());
   Status status;
   {
-    const Descriptor file{open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode)};
-    if (file.fd < 0) return system_error("writing " + path, errno);
-    status = write_all(file.fd, path, content, durable);
+    const Fd file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode));
+    if (!file.valid()) return system_status("writing " + path, errno);
+    status = write_all(file.get(), content, path);
+    if (status.ok() && durable && fsync(file.get()) != 0) status = system_status("writing " + path, errno);
   }
-  if (status.ok() && rename(temporary.c_str(), path.c_str()) != 0) status = system_error("writing " + path, errno);
+  if (status.ok() && rename(temporary.c_str(), path.c_str()) != 0) status = system_status("writing " + path, errno);
   if (!status.ok()) unlink(temporary.c_str());
   return status;
 }
@@ -72,7 +44,7 @@ Status make_directories(const std::string& path) {
   for (size_t at = 1; at <= path.size(); ++at) {
     if (at != path.size() && path[at] != '/') continue;
     const std::string part = path.substr(0, at);
-    if (mkdir(part.c_str(), 0700) != 0 && errno != EEXIST) return system_error("making folder " + part, errno);
+    if (mkdir(part.c_str(), 0700) != 0 && errno != EEXIST) return system_status("making folder " + part, errno);
   }
   return Status();
 }
