@@ -105,6 +105,11 @@ ApiResult<Json> decode_json_object(std::string_view original, const JsonBody& bo
   const Gvk gvk = fill_gvk(given, expected);
   if (!matches(gvk, expected)) return wrong_kind(gvk, expected);
   if (!reader.type_error().empty()) return cannot_handle(gvk, expected, reader.type_error());
+  if (expected.custom() && options.prune) {
+    for (const std::string& path : options.prune(&object)) {
+      reader.strict_errors().push_back(fmt::format("unknown field \"{}\"", path));
+    }
+  }
   if (auto error = settle_strict(body, reader.strict_errors(), options); !error.empty()) {
     return cannot_handle(gvk, expected, error);
   }

@@ -8,6 +8,7 @@
 // Thread rule: pure functions.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -30,11 +31,14 @@ struct DecodeOptions {
   // A body may leave apiVersion and kind out: they are filled from `expected`. False: a custom resource must name them,
   // as a real server demands in the body of a create or an update.
   bool default_gvk = true;
+  // Custom resources: takes out of the object what its schema does not know and names it (`spec.foo`); those names are
+  // strict errors like the unknown fields of a built-in kind.
+  std::function<std::vector<std::string>(Json*)> prune;
 };
 
 // Decodes a request body into an object of the expected kind. Errors are those of a real server: malformed input is
 // 400, a wrong apiVersion or kind 400, wrong JSON types 400, unknown or duplicate fields under kStrict 400. For a
-// custom resource (type == nullptr) nothing is pruned here.
+// custom resource (type == nullptr) only options.prune prunes.
 ApiResult<Json> decode_object(std::string_view body, MediaType media, const KindInfo& expected,
                               const DecodeOptions& options);
 

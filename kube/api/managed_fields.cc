@@ -78,12 +78,27 @@ ApiError conflict_error(std::vector<Conflict> conflicts) {
   return e;
 }
 
+std::string_view group_of(std::string_view api_version) {
+  const size_t slash = api_version.find('/');
+  return slash == std::string_view::npos ? std::string_view() : api_version.substr(0, slash);
+}
+
+// What was owned through another group's form of the object (an Event has two) cannot be told in this one's fields: the
+// entry goes with the next write.
+void drop_other_groups(const ManagedEntry& mine, std::vector<ManagedEntry>* entries) {
+  const std::string_view group = group_of(mine.api_version);
+  entries->erase(std::remove_if(entries->begin(), entries->end(),
+                                [&](const ManagedEntry& e) { return group_of(e.api_version) != group; }),
+                 entries->end());
+}
+
 // Takes what changed away from everybody but `mine`. Conflicts are what others owned of it.
 std::vector<Conflict> take_from_others(const Comparison& change, const ManagedEntry& mine, bool only_look,
                                        std::vector<ManagedEntry>* entries) {
   FieldSet written = change.modified;
   written.add(change.added);
   std::vector<Conflict> conflicts;
+  if (!only_look) drop_other_groups(mine, entries);
   for (ManagedEntry& e : *entries) {
     if (e.same_identity(mine)) continue;
     const FieldSet lost = e.set.common(written);

@@ -234,6 +234,25 @@ TEST(RecordUpdateTest, OldUpdatersAreMerged) {
   EXPECT_EQ(get_string(list[0], "manager"), "ancient-changes");
 }
 
+TEST(ManagedFieldsTest, AnotherGroupsOwnershipGoes) {
+  const char* event = R"({"apiVersion":"v1","kind":"Event","metadata":{"name":"e"},"reason":"R"%s})";
+  const auto with = [&](std::string_view more) {
+    std::string text(event);
+    return json(text.replace(text.find("%s"), 2, more));
+  };
+  const ApplySchema schema{find_type("core/v1.Event"), nullptr};
+  Json live = with("");
+  record_update(Json(), &live, {find_type("core/v1.Event"), nullptr},
+                {"m", "events.k8s.io/v1", "", false, WallTime{1767607200000000000}});
+  ASSERT_EQ(get_array(live, "metadata.managedFields")->size(), 1u);
+  Json next = with(R"(,"count":9)");
+  record_update(live, &next, schema, {"m", "v1", "", false, WallTime{1767607201000000000}});
+  const JsonArray& entries = *get_array(next, "metadata.managedFields");
+  ASSERT_EQ(entries.size(), 1u);
+  EXPECT_EQ(get_string(entries[0], "apiVersion"), "v1");
+  EXPECT_EQ(to_json(*find_key(entries[0], "fieldsV1")), R"({"f:count":{}})");
+}
+
 TEST(CustomApplyTest, ByStructuralSchema) {
   const Json schema = json(R"({"type":"object","properties":{"spec":{"type":"object","properties":{
     "size":{"type":"integer"},"list":{"type":"array","x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["name"],

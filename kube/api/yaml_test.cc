@@ -96,8 +96,34 @@ TEST(Yaml, WritesAsKubectlDoes) {
       "none: null\nok: true\n");
 }
 
+TEST(Yaml, FoldsLongTexts) {
+  const auto written = [](std::string_view text) { return to_yaml(Json(JsonObject{{"k", text}})); };
+  // The first single space beyond column 80 becomes the line break; what holds none stays long.
+  const std::string ten = "123456789 ";
+  std::string plain, wide;
+  for (int i = 0; i < 10; i++) plain += ten;
+  plain += "end";
+  EXPECT_EQ(written(plain), "k: " + plain.substr(0, 79) + "\n  " + plain.substr(80) + "\n");
+  EXPECT_EQ(written(std::string(200, 'x')), "k: " + std::string(200, 'x') + "\n");
+  EXPECT_EQ(written(std::string(90, 'x') + "  two " + "three"), "k: " + std::string(90, 'x') + "  two\n  three\n");
+  // Quoted texts likewise; characters count, not bytes.
+  EXPECT_EQ(written("a: " + plain), "k: 'a: " + plain.substr(0, 79) + "\n  " + plain.substr(80) + "'\n");
+  EXPECT_EQ(written("\x01 " + plain), "k: \"\\x01 " + plain.substr(0, 79) + "\n  " + plain.substr(80) + "\"\n");
+  for (int i = 0; i < 78; i++) wide += "é";
+  EXPECT_EQ(written(wide + " b c"), "k: " + wide + "\n  b c\n");
+  EXPECT_EQ(written(wide.substr(2) + " b c"), "k: " + wide.substr(2) + " b\n  c\n");
+  // A key never does.
+  EXPECT_EQ(to_yaml(Json(JsonObject{{plain, 1}})), plain + ": 1\n");
+}
+
 TEST(Yaml, WhatIsWrittenReadsBackTheSame) {
   for (std::string text : {"",
+                           "a long text that is folded somewhere in its middle, and that is longer than the width of "
+                           "a line   with some  spaces in a row, and at the end one ",
+                           "a long: text that is folded somewhere in its middle, and that is longer than the width   "
+                           "of  a line, once more and yet again until it is long enough to be folded twice, I hope ",
+                           "\x02 long text that is folded somewhere in its middle, and that is longer than the width   "
+                           "of  a line, once more and yet again until it is long enough to be folded twice, I hope ",
                            " ",
                            "a",
                            " a",

@@ -1,4 +1,5 @@
-// to_yaml(): as kubectl and the API server print it: keys sorted, two spaces, lists not indented below their key.
+// to_yaml(): as kubectl and the API server print it: keys sorted, two spaces, lists not indented below their key, and
+// texts folded at the first single space beyond column 80.
 #include <algorithm>
 #include <cctype>
 #include <vector>
@@ -34,6 +35,10 @@ bool key_before(std::string_view a, std::string_view b) {
   }
   return a.size() < b.size();
 }
+
+constexpr size_t kFoldColumn = 80;
+
+bool space_at(std::string_view s, size_t i) { return i < s.size() && s[i] == ' '; }
 
 class Writer {
  public:
@@ -120,10 +125,9 @@ class Writer {
 
   void string(std::string_view s, int indent, bool key) {
     if (!key && literal_block(s)) return block(s, std::max(indent, 2));
-    if (!needs_quotes(s)) {
-      out += s;
-      return;
-    }
+    fold_ = key ? -1 : indent;
+    column_ = column();
+    if (!needs_quotes(s)) return plain(s);
     // Words that would be read as something else go into double quotes; texts that only need an escape from YAML's
     // marks into single ones.
     Json meaning;
@@ -165,44 +169,96 @@ class Writer {
     }
   }
 
-  void single_quoted(std::string_view s) {
-    out += '\'';
-    for (const char c : s) {
-      out += c;
-      if (c == '\'') out += c;
+  // Characters since the last line break.
+  size_t column() const {
+    const size_t line = out.rfind('\n') + 1;  // npos + 1 is 0
+    return characters(std::string_view(out).substr(line));
+  }
+
+  static size_t characters(std::string_view s) {
+    return static_cast<size_t>(
+        std::count_if(s.begin(), s.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+  }
+
+  // Texts that hold no line break: what is written counts for the column.
+  void put(std::string_view s) {
+    out += s;
+    column_ += characters(s);
+  }
+
+  bool may_fold(std::string_view s, size_t i) const {
+    return fold_ >= 0 && column_ > kFoldColumn && s[i] == ' ' && (i == 0 || s[i - 1] != ' ');
+  }
+
+  void fold() {
+    out += '\n';
+    pad(fold_);
+    column_ = static_cast<size_t>(fold_);
+  }
+
+  void plain(std::string_view s) {
+    for (size_t i = 0; i < s.size(); ++i) {
+      if (may_fold(s, i) && !space_at(s, i + 1)) {
+        fold();
+      } else {
+        put(s.substr(i, 1));
+      }
     }
-    out += '\'';
+  }
+
+  void single_quoted(std::string_view s) {
+    put("'");
+    for (size_t i = 0; i < s.size(); ++i) {
+      if (i > 0 && i + 1 < s.size() && may_fold(s, i) && !space_at(s, i + 1)) {
+        fold();
+        continue;
+      }
+      put(s.substr(i, 1));
+      if (s[i] == '\'') put("'");
+    }
+    put("'");
   }
 
   void double_quoted(std::string_view s) {
-    out += '"';
+    put("\"");
     const char* end = s.data() + s.size();
     for (const char* p = s.data(); p < end;) {
+      const size_t i = static_cast<size_t>(p - s.data());
+      if (i > 0 && i + 1 < s.size() && may_fold(s, i)) {
+        fold();
+        if (space_at(s, i + 1)) put("\\");  // else the line's indentation would swallow it
+        ++p;
+        continue;
+      }
       const char* from = p;
       const unsigned cp = next_code_point(&p, end);
       if (cp == '"' || cp == '\\') {
-        out += '\\';
-        out += *from;
+        put("\\");
+        put(std::string_view(from, 1));
       } else if (cp == '\n') {
-        out += "\\n";
+        put("\\n");
       } else if (cp == '\t') {
-        out += "\\t";
+        put("\\t");
       } else if (cp == '\r') {
-        out += "\\r";
+        put("\\r");
       } else if (is_printable(cp)) {
-        out.append(from, p);
+        put(std::string_view(from, static_cast<size_t>(p - from)));
       } else {
         escape(cp);
       }
     }
-    out += '"';
+    put("\"");
   }
 
   void escape(unsigned cp) {
     static constexpr char kHex[] = "0123456789ABCDEF";
-    out += cp < 0x100 ? "\\x" : "\\u";
-    for (int shift = cp < 0x100 ? 4 : 12; shift >= 0; shift -= 4) out += kHex[cp >> shift & 15];
+    put(cp < 0x100 ? "\\x" : "\\u");
+    for (int shift = cp < 0x100 ? 4 : 12; shift >= 0; shift -= 4) put({&kHex[cp >> shift & 15], 1});
   }
+
+  // Of the text being written: the indentation of its further lines (-1: it must stay on one), and where it stands.
+  int fold_ = -1;
+  size_t column_ = 0;
 };
 
 }  // namespace

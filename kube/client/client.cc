@@ -6,6 +6,8 @@
 #include <ctime>
 #include <unordered_map>
 
+#include "base/digest.h"
+#include "base/http_date.h"
 #include "base/random.h"
 #include "kube/client/json_skim.h"
 
@@ -14,17 +16,6 @@ namespace {
 
 constexpr int kMaxTransportTries = 5;  // about 3 s of trying to reach a server; a refusal by it may take longer
 constexpr Duration kMaxRetryAfter = std::chrono::minutes(5);
-
-std::string base64(std::string_view in) {
-  static constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out;
-  for (size_t i = 0; i < in.size(); i += 3) {
-    uint32_t bits = 0;
-    for (size_t j = 0; j < 3; ++j) bits = bits << 8 | (i + j < in.size() ? static_cast<unsigned char>(in[i + j]) : 0u);
-    for (size_t j = 0; j < 4; ++j) out += i + j > in.size() ? '=' : kDigits[bits >> (18 - 6 * j) & 63];
-  }
-  return out;
-}
 
 class RetryingClient final : public KubeClient {
  public:
@@ -118,7 +109,7 @@ Result<std::string> RetryingClient::authorization() {
   const TimePoint now = loop_.now();
   if (authorization_known_ && now < authorization_until_) return authorization_;
   if (!auth_.bearer_token) {
-    authorization_ = auth_.basic_auth.empty() ? std::string() : "Basic " + base64(auth_.basic_auth);
+    authorization_ = auth_.basic_auth.empty() ? std::string() : "Basic " + base64_encode(auth_.basic_auth);
   } else {
     Result<std::string> token = auth_.bearer_token();
     if (!token.ok()) return token.error().with_context("credentials");
@@ -254,19 +245,8 @@ Status ApiCallResult::to_status(std::string_view what) const {
 }
 
 Duration parse_retry_after(std::string_view value, WallTime now) {
-  if (value.empty()) return Duration(-1);
-  int64_t seconds = 0;
-  const auto parsed = std::from_chars(value.data(), value.data() + value.size(), seconds);
-  if (parsed.ec == std::errc() && parsed.ptr == value.data() + value.size()) {
-    if (seconds < 0) return Duration(-1);
-    return std::min<Duration>(std::chrono::seconds(std::min<int64_t>(seconds, 86400)), kMaxRetryAfter);
-  }
-  tm parts{};
-  const std::string text(value);
-  const char* end = strptime(text.c_str(), "%a, %d %b %Y %H:%M:%S GMT", &parts);
-  if (end == nullptr || *end != '\0') return Duration(-1);
-  const int64_t at = static_cast<int64_t>(timegm(&parts)) * 1000000000;
-  return std::clamp<Duration>(Duration(at - now.ns), Duration(0), kMaxRetryAfter);
+  const std::optional<Duration> told = retry_after_of(value, now);
+  return told ? std::min(*told, kMaxRetryAfter) : Duration(-1);
 }
 
 std::unique_ptr<KubeClient> KubeClient::create(EventLoop& loop, http::HttpClientOptions http, std::string path_prefix,

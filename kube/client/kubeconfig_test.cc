@@ -10,24 +10,16 @@
 #include "base/digest.h"
 #include "base/files.h"
 #include "kube/client/exec_plugin.h"
+#include "tests/support/temporary_folder.h"
 
 namespace ghostfleet::kube {
 namespace {
 
 class Kubeconfig : public ::testing::Test {
  protected:
-  void SetUp() override {
-    char pattern[] = "/tmp/gf-kubeconfig-XXXXXX";
-    dir_ = mkdtemp(pattern);
-  }
-  void TearDown() override {
-    for (const std::string& f : files_) unlink(f.c_str());
-    rmdir(dir_.c_str());
-  }
   std::string write(const std::string& name, const std::string& text, unsigned mode = 0644) {
     const std::string path = dir_ + "/" + name;
     EXPECT_TRUE(write_file(path, text, mode).ok());
-    files_.push_back(path);
     return path;
   }
   Result<LoadedConfig> load(const std::string& text, const std::string& context = "") {
@@ -39,8 +31,8 @@ class Kubeconfig : public ::testing::Test {
     e.service_account_dir = dir_ + "/none";
     return e;
   }
-  std::string dir_;
-  std::vector<std::string> files_;
+  tests::TemporaryFolder temporary_;
+  const std::string& dir_ = temporary_.path();
   std::map<std::string, std::string> variables_;
 };
 
@@ -133,7 +125,6 @@ TEST_F(Kubeconfig, ExecPluginRunsOnceAndAgainAfterARefusal) {
               "echo '{\"kind\":\"ExecCredential\",\"apiVersion\":\"" +
               version + "\",\"status\":{\"token\":\"t'$n'\"}}'\n",
           0755);
-    files_.push_back(dir_ + "/runs");
     auto c = load(exec_config(version));
     ASSERT_TRUE(c.ok()) << c.error().to_string();
     EXPECT_EQ(*c->client.auth.bearer_token(), "t1");

@@ -4,8 +4,10 @@
 #include <charconv>
 #include <unordered_map>
 
+#include "base/log.h"
 #include "base/random.h"
 #include "kube/client/json_skim.h"
+#include "kube/client/protobuf_bridge.h"
 #include "kube/client/watch_decoder.h"
 
 namespace ghostfleet::kube {
@@ -23,7 +25,8 @@ class ReflectorImpl final : public Reflector, public http::ResponseHandler {
         options_(std::move(options)),
         handler_(handler),
         rng_(options_.seed),
-        decoder_(options_.max_object_bytes) {}
+        decoder_(options_.max_object_bytes),
+        frames_(options_.max_object_bytes) {}
   ~ReflectorImpl() override {
     *alive_ = false;
     stop();
@@ -50,6 +53,9 @@ class ReflectorImpl final : public Reflector, public http::ResponseHandler {
   void end_items(std::string version);
   void stream_or_watch(bool initial);
   bool take_line(std::string_view line);
+  bool take_frame(std::string_view type, std::string_view envelope);
+  bool take(const WatchEvent& event);
+  void reset_decoders();
   bool take_error_event(std::string_view object);
   void take_event(std::string_view type, const ObjectView& object);
   void deliver(bool added, const ObjectView& object);
@@ -65,10 +71,12 @@ class ReflectorImpl final : public Reflector, public http::ResponseHandler {
   ReflectorHandler* handler_;
   Rng rng_;
   WatchDecoder decoder_;
+  ProtobufWatchDecoder frames_;
   State state_ = State::kStopped;
   uint64_t epoch_ = 0;  // moves on with every start, stop and request: what belongs to an older one is ignored
   std::string version_;
   bool synced_ = false, need_list_ = true, list_from_version_ = false, streaming_refused_ = false;
+  bool binary_ = false;  // this watch comes in protobuf
   http::CallId watch_ = 0;
   ApiCallId page_ = 0;
   EventLoop::TimerId timer_ = 0;
@@ -76,6 +84,7 @@ class ReflectorImpl final : public Reflector, public http::ResponseHandler {
   std::string retry_after_, error_body_, authorization_;
   TimePoint watch_began_, last_failure_;
   size_t events_ = 0;
+  bool odd_type_told_ = false;
   int failures_ = 0;
   struct Known {
     std::string version;
@@ -101,7 +110,12 @@ void ReflectorImpl::stop() {
   if (watch_ != 0) client_.http().cancel(std::exchange(watch_, 0));
   if (page_ != 0) client_.cancel(std::exchange(page_, 0));
   if (timer_ != 0) client_.loop().cancel(std::exchange(timer_, 0));
+  reset_decoders();
+}
+
+void ReflectorImpl::reset_decoders() {
   decoder_.reset();
+  frames_.reset();
 }
 
 uint64_t ReflectorImpl::begin(State state) {
@@ -226,11 +240,11 @@ void ReflectorImpl::stream_or_watch(bool initial) {
   events_ = 0;
   retry_after_.clear();
   error_body_.clear();
-  decoder_.reset();
+  reset_decoders();
   const Result<std::string> authorization = client_.authorization();
   if (!authorization.ok()) return refused(0, authorization.error(), Duration(-1));
   authorization_ = *authorization;
-  http::HeaderList headers{{"accept", "application/json"}};
+  http::HeaderList headers{{"accept", std::string(options_.protobuf ? kProtobufOrJson : "application/json")}};
   if (!authorization_.empty()) headers.add("authorization", authorization_);
   http::CallOptions call;
   call.lane = options_.lane;
@@ -243,6 +257,7 @@ void ReflectorImpl::stream_or_watch(bool initial) {
 void ReflectorImpl::on_head(http::CallId, int status, const http::HeaderList& headers) {
   http_status_ = status;
   retry_after_ = headers.get("retry-after");
+  binary_ = headers.get("content-type").starts_with(kProtobufType);
   if (status == 200 && state_ == State::kStreaming) begin_items();
 }
 
@@ -252,22 +267,35 @@ void ReflectorImpl::on_body(http::CallId id, std::string_view piece) {
     return;
   }
   const uint64_t epoch = epoch_;
-  const Status status = decoder_.feed(piece, [&](std::string_view line) { return take_line(line) && epoch == epoch_; });
+  const Status status =
+      binary_
+          ? frames_.feed(piece, [&](std::string_view type,
+                                    std::string_view object) { return take_frame(type, object) && epoch == epoch_; })
+          : decoder_.feed(piece, [&](std::string_view line) { return take_line(line) && epoch == epoch_; });
   if (status.ok() || epoch != epoch_) return;
   client_.http().cancel(id);
   watch_over(status, false);
 }
 
-// False when the watch is over.
 bool ReflectorImpl::take_line(std::string_view line) {
   WatchEvent event;
+  return take(parse_watch_event(line, &event) ? event : WatchEvent());
+}
+
+bool ReflectorImpl::take_frame(std::string_view type, std::string_view envelope) {
+  const bool metadata = options_.metadata_only && type != "ERROR";
+  const auto json = metadata ? metadata_of_protobuf(envelope) : json_of_protobuf(envelope);
+  return take(json.ok() ? WatchEvent{type, *json} : WatchEvent());
+}
+
+// False when the watch is over. An event without a type is none.
+bool ReflectorImpl::take(const WatchEvent& event) {
   ObjectView object;
   const uint64_t epoch = epoch_;
-  const bool parsed = parse_watch_event(line, &event);
-  if (parsed && event.type == "ERROR") return take_error_event(event.object);
-  if (!parsed || !view_object(event.object, &object)) {
+  if (event.type == "ERROR") return take_error_event(event.object);
+  if (event.type.empty() || !view_object(event.object, &object)) {
     client_.http().cancel(std::exchange(watch_, 0));
-    watch_over(Status(Code::kDataLoss, "a line of the watch is no event"), false);
+    watch_over(Status(Code::kDataLoss, "watching " + options_.path + ": what came is no event"), false);
     return false;
   }
   ++events_;
@@ -282,7 +310,12 @@ bool ReflectorImpl::take_line(std::string_view line) {
   }
   // The version moves with the delivery, so that a handler that looks sees the object's own.
   if (state_ == State::kWatching) version_ = object.resource_version;
-  take_event(event.type, object);
+  if (event.type == "ADDED" || event.type == "MODIFIED" || event.type == "DELETED") {
+    take_event(event.type, object);
+  } else if (!std::exchange(odd_type_told_, true)) {
+    log_warn("client", "watching " + options_.path + ": events of a type that is not known are passed over: " +
+                           std::string(event.type.substr(0, 64)));
+  }
   return epoch == epoch_;
 }
 
@@ -333,8 +366,12 @@ bool ReflectorImpl::take_error_event(std::string_view object) {
 void ReflectorImpl::on_end(http::CallId) {
   watch_ = 0;
   if (http_status_ == 200) {
-    if (!decoder_.partial()) return watch_over(Status(), true);
+    if (!decoder_.partial() && !frames_.partial()) return watch_over(Status(), true);
     return watch_over(Status(Code::kDataLoss, "watching " + options_.path + ": cut inside an event"), false);
+  }
+  if (binary_) {
+    auto json = json_of_protobuf(error_body_);
+    error_body_ = json.ok() ? std::move(*json) : std::string();
   }
   const std::string message = json_string_member(error_body_, "message");
   const Status why = unavailable("watching " + options_.path + ": " +
@@ -361,7 +398,7 @@ void ReflectorImpl::on_error(http::CallId, const Status& status, bool) {
 // A watch that ran and ended. It goes on from the last version; only a fault, or an end that comes at once, waits.
 void ReflectorImpl::watch_over(const Status& status, bool clean) {
   watch_ = 0;
-  decoder_.reset();
+  reset_decoders();
   const bool too_short = events_ == 0 && client_.loop().now() - watch_began_ < kShortWatch;
   if (clean && !too_short && state_ == State::kWatching) return next();
   refused(0, clean ? unavailable("watching " + options_.path + ": the server ended it at once") : status, Duration(-1));

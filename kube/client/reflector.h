@@ -63,7 +63,10 @@ struct ReflectorOptions {
   Keep keep = Keep::kNothing;
   http::Lane lane = http::Lane::kNormal;
   uint64_t seed = 1;
-  size_t max_object_bytes = 16u << 20;  // a longer line ends the watch with an error
+  size_t max_object_bytes = 16u << 20;  // a longer line or frame ends the watch with an error
+  // Watches are asked for in protobuf, as by a kubelet (pages of a list in JSON); what is told is JSON all the same.
+  bool protobuf = false;
+  bool metadata_only = false;  // with protobuf: objects are told with their metadata alone
 };
 
 class Reflector {

@@ -165,6 +165,29 @@ TEST_F(ReflectorTest, AWatchCutInsideAnObjectDeliversNothingOfIt) {
   EXPECT_TRUE(wait_for({"begin", "synced", "added a 11", "error 0", "error 0", "added b 12"}));
 }
 
+TEST_F(ReflectorTest, PiecesAndOddEventsChangeNothing) {
+  options.streaming_list = false;
+  start();
+  next()->respond(200, {}, share(list("10", {})));
+  const ExchangePtr e = next();
+  const std::string text =
+      event("ADDED", R"({"kind":"Pod","metadata":{"name":"a","labels":{"x":")"
+                     "\xc3\xa9\xf0\x9f\x98\x80"
+                     R"("},"resourceVersion":"11"}})") +
+      event("SOMETHING", pod("b", "12")) +
+      event("BOOKMARK", R"({"kind":"Pod","metadata":{"resourceVersion":"13"},"spec":{"containers":null}})") +
+      event("MODIFIED", pod("a", "14"));
+  for (const char byte : text) stream(e, std::string(1, byte));
+  ASSERT_TRUE(wait_for({"begin", "synced", "added a 11", "modified a 14"}));
+  const std::string large =
+      event("ADDED", R"({"kind":"Pod","metadata":{"name":"large","resourceVersion":"15","annotations":{"a":")" +
+                         std::string(3 << 20, 'x') + R"("}}})");
+  for (size_t at = 0; at < large.size(); at += 100000) stream(e, large.substr(at, 100000));
+  stream(e, event("DELETED", pod("a", "16")) + event("SOMETHING", pod("c", "17")));
+  ASSERT_TRUE(wait_for({"begin", "synced", "added a 11", "modified a 14", "added large 15", "deleted a 16"}));
+  EXPECT_TRUE(h.run_until([&] { return reflector->resource_version() == "17"; }));
+}
+
 TEST_F(ReflectorTest, AGoneVersionListsAgainAndFindsWhatWasMissed) {
   options.streaming_list = false;
   options.keep = ReflectorOptions::Keep::kNamesAndVersions;

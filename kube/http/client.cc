@@ -5,18 +5,22 @@
 #include <algorithm>
 #include <array>
 #include <deque>
+#include <unordered_map>
 
 #include "base/random.h"
 #include "kube/http/client_connection.h"
 #include "kube/http/client_session.h"
+#include "kube/http/upgrade_call.h"
 
 namespace ghostfleet::kube::http {
 namespace {
 
+constexpr CallId kUpgradeIds = 1ULL << 63;  // no call's generation gets that far
 constexpr uint64_t kRedialCookie = UINT64_MAX;
 constexpr Duration kRedialFirst = std::chrono::milliseconds(100), kRedialCap = std::chrono::seconds(10);
 constexpr size_t kHttp1Factor = 32;            // connections of HTTP/1.1 for one of HTTP/2
 constexpr size_t kLongLivedConnections = 256;  // of long-lived calls, when they have their own
+constexpr size_t kKeptMemory = 2048;           // of a slot between calls: enough for a heartbeat
 constexpr size_t kAssumedStreams = 100;        // of a connection that is still being made
 
 class PooledClient final : public HttpClient,
@@ -30,7 +34,12 @@ class PooledClient final : public HttpClient,
   CallId start(std::string_view method, std::string_view target, const HeaderList* headers, std::string_view body,
                const CallOptions& options, ResponseHandler* handler) override;
   void cancel(CallId id) override;
+  CallId upgrade(std::string_view method, std::string_view target, const HeaderList& headers,
+                 const UpgradeOptions& options, UpgradeHandler* handler) override;
+  void cancel_upgrade(CallId id) override;
+  void set_reading(CallId id, bool on) override;
   void close_idle() override;
+  void set_identity(std::shared_ptr<const TlsIdentity> identity) override;
   void set_read_coalescing(Duration wait) override;
   void read_collected() override;
   HttpClientStats stats() const override;
@@ -78,7 +87,9 @@ class PooledClient final : public HttpClient,
   std::deque<ClientCall> slots_;
   std::vector<ClientCall*> free_;
   std::vector<std::unique_ptr<ClientConnection>> graves_;  // ended, but perhaps still on the stack
-  std::vector<CallId> refused_;                            // over max_queued_calls: told from the loop
+  std::unordered_map<CallId, std::shared_ptr<UpgradeCall>> upgrades_;
+  uint64_t last_upgrade_ = 0;
+  std::vector<CallId> refused_;  // over max_queued_calls: told from the loop
   HttpClientStats stats_;
   Rng rng_;
   LoopContext::TimerId redial_timer_;
@@ -108,6 +119,7 @@ PooledClient::~PooledClient() {
   *alive_ = false;
   for (Pool& pool : pools_) pool.connections.clear();
   graves_.clear();
+  for (const auto& [id, call] : upgrades_) call->abandon();
   for (ClientCall& call : slots_) context_->release_timer(call.timer);
   context_->release_timer(redial_timer_);
 }
@@ -133,6 +145,7 @@ ClientCall* PooledClient::find(CallId id) {
 
 void PooledClient::recycle(ClientCall* call) {
   call->where = ClientCall::Where::kFree;
+  if (call->memory.capacity() > kKeptMemory) std::string().swap(call->memory);
   call->connection = nullptr;
   ++call->generation;
   free_.push_back(call);
@@ -150,7 +163,7 @@ CallId PooledClient::start(std::string_view method, std::string_view target, con
   call->store(method, target, headers, body);
   call->handler = handler;
   call->lane = options.lane;
-  call->long_lived = options.long_lived && options_.max_connections > 1;
+  call->long_lived = options.long_lived && options_.max_connections > 1 && !options_.one_pool;
   if (options.timeout.count() > 0) context_->arm(call->timer, context_->now() + options.timeout);
   ++stats_.calls;
   Pool& pool = pools_[call->long_lived];
@@ -184,6 +197,29 @@ void PooledClient::cancel(CallId id) {
   } else {
     call->connection->cancel(call);  // ends in on_released()
   }
+}
+
+void PooledClient::set_reading(CallId id, bool on) {
+  ClientCall* call = find(id);
+  if (call && call->connection) call->connection->set_reading(on);
+}
+
+CallId PooledClient::upgrade(std::string_view method, std::string_view target, const HeaderList& headers,
+                             const UpgradeOptions& options, UpgradeHandler* handler) {
+  const CallId id = kUpgradeIds | ++last_upgrade_;
+  const auto call =
+      std::make_shared<UpgradeCall>(context_, &options_, &config_, options, handler, [this, alive = alive_, id] {
+        if (*alive) upgrades_.erase(id);
+      });
+  upgrades_[id] = call;
+  ++stats_.calls;
+  call->begin(method, target, headers);
+  return id;
+}
+
+void PooledClient::cancel_upgrade(CallId id) {
+  const auto at = upgrades_.find(id);
+  if (at != upgrades_.end()) at->second->cancel();
 }
 
 // The least busy connection with room; when reads are coalesced, the first that is not half full: fewer sockets to
@@ -354,6 +390,8 @@ void PooledClient::on_timer(uint64_t cookie) {
 }
 
 void PooledClient::on_head(ClientCall* call, int status, const HeaderList& headers) {
+  // What is answered has been sent: an open watch of a node keeps no text of its request.
+  if (options_.one_pool && call->body_size == 0 && call->connection->http2()) std::string().swap(call->memory);
   call->handler->on_head(call->id(), status, headers);
 }
 
@@ -387,6 +425,22 @@ void PooledClient::on_released(ClientCall* call) {
 }
 
 void PooledClient::close_idle() { close_unused(false); }
+
+void PooledClient::set_identity(std::shared_ptr<const TlsIdentity> identity) {
+  options_.identity = std::move(identity);
+  std::vector<std::unique_ptr<ClientConnection>> old;
+  for (Pool& pool : pools_) {
+    for (auto& connection : pool.connections) old.push_back(std::move(connection));
+    pool.connections.clear();
+  }
+  for (auto& connection : old) {
+    stats_.bytes_in += connection->counters().bytes_in;
+    stats_.bytes_out += connection->counters().bytes_out;
+    connection->close(unavailable("the connection was closed: another certificate is in use"));
+    graves_.push_back(std::move(connection));
+  }
+  schedule_pump();
+}
 
 void PooledClient::close_unused(bool only_draining) {
   for (Pool& pool : pools_) {

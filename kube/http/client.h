@@ -22,6 +22,7 @@
 #include "base/status.h"
 #include "kube/http/message.h"
 #include "kube/http/tls.h"
+#include "kube/http/tunnel.h"
 
 namespace ghostfleet::kube::http {
 
@@ -43,6 +44,23 @@ class ResponseHandler {
   virtual void on_error(CallId id, const Status& status, bool sent) = 0;
 };
 
+// What becomes of an upgrade: one call of one of these.
+class UpgradeHandler {
+ public:
+  virtual ~UpgradeHandler() = default;
+  // 101. The tunnel is the callee's.
+  virtual void on_upgraded(const HeaderList& headers, std::shared_ptr<Tunnel> tunnel) = 0;
+  // Any other answer, its body cut at UpgradeOptions::max_body_bytes.
+  virtual void on_refused(int status, const HeaderList& headers, const std::string& body) = 0;
+  virtual void on_error(const Status& status) = 0;
+};
+
+struct UpgradeOptions {
+  Duration timeout = std::chrono::seconds(30);  // to the answer
+  size_t max_body_bytes = 64 * 1024;
+  size_t max_backlog_bytes = 16 * 1024 * 1024;  // of the tunnel
+};
+
 struct CallOptions {
   Lane lane = Lane::kNormal;
   Duration timeout = std::chrono::seconds(60);  // to the end of the body; 0: none (watches)
@@ -61,12 +79,16 @@ struct HttpClientOptions {
   std::string host;
   uint16_t port = 443;
   bool use_tls = true;
-  std::shared_ptr<const TlsContext> tls;  // with use_tls
-  ProxyConfig proxy;                      // CONNECT
-  bool http2_without_tls = false;         // "prior knowledge": plain connections speak HTTP/2 at once
+  std::shared_ptr<const TlsContext> tls;        // with use_tls
+  std::shared_ptr<const TlsIdentity> identity;  // of this client, instead of the context's certificate; may be null
+  ProxyConfig proxy;                            // CONNECT
+  bool http2_without_tls = false;               // "prior knowledge": plain connections speak HTTP/2 at once
   // Of HTTP/2. With HTTP/1.1 a connection carries one call, and up to 32 times as many are opened. Long-lived calls
-  // have as many of their own, unless this is 1: then everything shares the one connection, as in a kubelet.
+  // have as many of their own, unless this is 1.
   int max_connections = 4;
+  // Long-lived and short calls share connections, and another one is made only when all streams are taken, as in a
+  // kubelet.
+  bool one_pool = false;
   uint32_t max_streams_per_connection = 1000;  // and never more than the server's SETTINGS allow
   Duration connect_timeout = std::chrono::seconds(30);
   Duration ping_after_idle = std::chrono::seconds(30);
@@ -92,8 +114,20 @@ class HttpClient {
                        std::string_view body, const CallOptions& options, ResponseHandler* handler) = 0;
   // No further callback for this call; a stream is reset.
   virtual void cancel(CallId id) = 0;
+  // Asks for another protocol on an HTTP/1.1 connection of its own. `headers` hold "upgrade" and what that protocol
+  // wants; "connection: Upgrade" is added. The handler must live until it was called or cancel_upgrade() has returned;
+  // it is never called from inside upgrade(). An upgrade ends with the client; a tunnel outlives it.
+  virtual CallId upgrade(std::string_view method, std::string_view target, const HeaderList& headers,
+                         const UpgradeOptions& options, UpgradeHandler* handler) = 0;
+  virtual void cancel_upgrade(CallId id) = 0;
+  // Reads no more on the connection that carries the call, until it is told to: the server has to wait, and so have
+  // other calls on it. HTTP/2 may then take the server for dead; who wants this offers HTTP/1.1 alone.
+  virtual void set_reading(CallId id, bool on) = 0;
   // Closes connections that carry no call (a kubelet does so after a failed heartbeat).
   virtual void close_idle() = 0;
+  // From now on this certificate is shown. Every connection is closed and its calls fail, so that nothing goes on under
+  // the old one. Not from inside a handler's callback.
+  virtual void set_identity(std::shared_ptr<const TlsIdentity> identity) = 0;
   // Answers that arrive one by one are read together: after a read that found little the next one waits about `wait`
   // (in steps of 20 ms), so that a wake-up of the thread is shared by many answers. Much input, and the end of a
   // connection, are seen at once; handshakes are not slowed down. `wait` must be far below the calls' time-outs. Zero,

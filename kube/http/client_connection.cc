@@ -1,18 +1,10 @@
 #include "kube/http/client_connection.h"
 
-#include <openssl/evp.h>
-
+#include "base/digest.h"
 #include "kube/http/h1_message.h"
 
 namespace ghostfleet::kube::http {
 namespace {
-
-std::string base64(std::string_view text) {
-  std::string out(4 * ((text.size() + 2) / 3), '\0');
-  EVP_EncodeBlock(reinterpret_cast<unsigned char*>(out.data()), reinterpret_cast<const unsigned char*>(text.data()),
-                  static_cast<int>(text.size()));
-  return out;
-}
 
 constexpr size_t kMaxProxyAnswer = 16 * 1024;
 
@@ -48,9 +40,20 @@ void ClientConnection::dialed(Result<int> fd) {
     if (!context.ok()) return end(context.error());
     tls = std::make_unique<TlsEngine>(*context, false, options_->proxy.host);
   } else if (!through_proxy_ && options_->use_tls) {
-    tls = std::make_unique<TlsEngine>(options_->tls, false, options_->host);
+    tls = target_tls();
   }
   transport_->open(std::move(tls), {});
+}
+
+std::unique_ptr<TlsEngine> ClientConnection::target_tls() const {
+  return std::make_unique<TlsEngine>(options_->tls, false, options_->host, options_->identity.get(),
+                                     only_http1_ ? "http/1.1" : "");
+}
+
+std::shared_ptr<Transport> ClientConnection::release_transport() {
+  state_ = State::kClosed;
+  context_->disarm(timer_);
+  return std::move(transport_);
 }
 
 void ClientConnection::on_open() {
@@ -58,7 +61,7 @@ void ClientConnection::on_open() {
   const std::string target = host_and_port(options_->host, options_->port);
   proxy_output_ = "CONNECT " + target + " HTTP/1.1\r\nhost: " + target + "\r\n";
   if (!options_->proxy.basic_auth.empty()) {
-    proxy_output_ += "proxy-authorization: Basic " + base64(options_->proxy.basic_auth) + "\r\n";
+    proxy_output_ += "proxy-authorization: Basic " + base64_encode(options_->proxy.basic_auth) + "\r\n";
   }
   proxy_output_ += "\r\n";
   transport_->schedule_flush();
@@ -66,9 +69,10 @@ void ClientConnection::on_open() {
 
 void ClientConnection::begin_session() {
   const TlsEngine* tls = transport_->tls();
-  http2_ = options_->use_tls ? tls->alpn() == "h2" : options_->http2_without_tls;
+  http2_ = !only_http1_ && (options_->use_tls ? tls->alpn() == "h2" : options_->http2_without_tls);
   session_ = http2_ ? make_h2_client_session(config_, calls_) : make_h1_client_session(config_, calls_);
   state_ = State::kOpen;
+  dialer_.reset();
   last_input_ = context_->now();
   if (http2_)
     context_->arm(timer_, last_input_ + options_->ping_after_idle);
@@ -103,7 +107,7 @@ Status ClientConnection::on_proxy_bytes(std::string_view plain) {
   through_proxy_ = false;
   std::string().swap(proxy_input_);
   if (options_->use_tls) {
-    transport_->start_tls(std::make_unique<TlsEngine>(options_->tls, false, options_->host));
+    transport_->start_tls(target_tls());
   } else {
     begin_session();
   }

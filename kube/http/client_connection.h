@@ -29,11 +29,16 @@ class ClientConnection : public TransportEvents, public TimerTarget {
                    const ClientSessionConfig* config, ClientSessionEvents* calls, ClientConnectionEvents* events);
   ~ClientConnection() override;
 
+  // Before dial(): HTTP/1.1 whatever the context offers.
+  void only_http1() { only_http1_ = true; }
   void dial();
   // No further event to the pool; its calls are failed with `why`.
   void close(const Status& why);
   // Goodbye to the server first; only without calls.
   void close_idle();
+  // After an upgrade: nothing more is read until somebody else has taken the transport.
+  void stop_reading() { transport_->set_reading(false); }
+  std::shared_ptr<Transport> release_transport();
 
   bool open() const { return state_ == State::kOpen; }
   bool dialing() const { return state_ == State::kDialing; }
@@ -46,6 +51,9 @@ class ClientConnection : public TransportEvents, public TimerTarget {
   bool submit(ClientCall* call);
   void cancel(ClientCall* call);
   void flush() { transport_->schedule_flush(); }
+  void set_reading(bool on) {
+    if (open()) transport_->set_reading(on);
+  }
   void set_read_coalescing(Duration wait);
   void read_collected();
   const TransportCounters& counters() const;
@@ -67,7 +75,7 @@ class ClientConnection : public TransportEvents, public TimerTarget {
 
   void dialed(Result<int> fd);
   void begin_session();
-  void start_target_tls();
+  std::unique_ptr<TlsEngine> target_tls() const;
   Status on_proxy_bytes(std::string_view plain);
   void end(Status why);
   void check_alive();
@@ -81,7 +89,7 @@ class ClientConnection : public TransportEvents, public TimerTarget {
   std::shared_ptr<Transport> transport_;
   std::unique_ptr<ClientSession> session_;
   State state_ = State::kDialing;
-  bool http2_ = false;
+  bool http2_ = false, only_http1_ = false;
   bool through_proxy_ = false;  // CONNECT is not answered yet
   std::string proxy_output_, proxy_input_;
   LoopContext::TimerId timer_;

@@ -18,7 +18,7 @@ class H1ServerSession final : public ServerSession {
   Status feed(std::string_view bytes, TimePoint now) override;
   void pull(std::string* out, size_t limit) override;
   bool wants_read() const override { return state_ != State::kBusy || pipelined_.size() < kMaxPipelined; }
-  bool has_pending_input() const override { return !pipelined_.empty() && state_ != State::kBusy; }
+  bool has_pending_input() const override { return !pipelined_.empty() && parsing(); }
   bool finished() const override { return closing_ && state_ == State::kClosed && pieces_.size() == next_piece_; }
   bool broken() const override { return broken_; }
   void respond(ServerStream* stream, int status, HeaderList&& headers, SharedBytes body) override;
@@ -26,14 +26,17 @@ class H1ServerSession final : public ServerSession {
   void write(ServerStream* stream, SharedBytes piece) override;
   void finish(ServerStream* stream) override;
   void abort(ServerStream* stream) override;
+  bool upgrade(ServerStream* stream, int status, HeaderList&& headers) override;
+  std::string take_rest() override { return std::exchange(pipelined_, {}); }
   void go_away() override;
   Status sweep(TimePoint now) override;
   void close_all() override;
   size_t open_streams() const override { return state_ == State::kBusy ? 1 : 0; }
 
  private:
-  enum class State : unsigned char { kIdle, kHead, kBody, kBusy, kClosed };
+  enum class State : unsigned char { kIdle, kHead, kBody, kBusy, kUpgraded, kClosed };
 
+  bool parsing() const { return state_ < State::kBusy; }
   void parse(std::string_view bytes);
   void parse_head(std::string_view* bytes);
   void parse_body(std::string_view* bytes);
@@ -66,13 +69,13 @@ Status H1ServerSession::feed(std::string_view bytes, TimePoint now) {
   if (state_ == State::kIdle && !bytes.empty()) since_ = now;
   if (state_ == State::kBody) since_ = now;
   since_known_ = true;
-  if (state_ == State::kBusy || !pipelined_.empty()) {
+  if (state_ == State::kBusy || state_ == State::kUpgraded || !pipelined_.empty()) {
     pipelined_.append(bytes);
     if (pipelined_.size() > 4 * kMaxPipelined) broken_ = true;
   } else {
     parse(bytes);
   }
-  while (state_ != State::kBusy && state_ != State::kClosed && !pipelined_.empty()) {
+  while (parsing() && !pipelined_.empty()) {
     std::string waiting;
     waiting.swap(pipelined_);
     parse(waiting);
@@ -90,7 +93,8 @@ void H1ServerSession::parse(std::string_view bytes) {
         if (bytes.empty() && state_ == State::kHead && reader_.empty()) state_ = State::kIdle;
         break;
       case State::kBody: parse_body(&bytes); break;
-      case State::kBusy: pipelined_.append(bytes); return;
+      case State::kBusy:
+      case State::kUpgraded: pipelined_.append(bytes); return;
       case State::kClosed: return;
     }
   }
@@ -257,6 +261,19 @@ void H1ServerSession::finish(ServerStream*) {
 void H1ServerSession::abort(ServerStream*) {
   stream_.finished = true;
   broken_ = closing_ = true;
+}
+
+bool H1ServerSession::upgrade(ServerStream*, int status, HeaderList&& headers) {
+  if (state_ != State::kBusy || http10_ || stream_.started) return false;
+  std::string head = "HTTP/1.1 " + std::to_string(status) + " " + std::string(reason_phrase(status)) + "\r\n";
+  for (const auto& [name, value] : headers) {
+    if (name != "connection") head.append(name).append(": ").append(value).append("\r\n");
+  }
+  head.append("connection: Upgrade\r\n\r\n");
+  push(share(std::move(head)));
+  state_ = State::kUpgraded;
+  stream_.started = stream_.finished = true;
+  return true;
 }
 
 // A stream stays open until its answer is pulled to the end.

@@ -2,23 +2,60 @@
 
 #include <nghttp2/nghttp2.h>
 
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
 #include <vector>
 
+#include "kube/http/lazy_blocks.h"
+
 namespace ghostfleet::kube::http {
+
+// nghttp2's memory: from the heap, but its frame buffers (16 KiB and a few bytes) from lazy blocks.
+struct FrameMemory {
+  static constexpr size_t kLeast = 16 * 1024;
+
+  static void* allocate(size_t size, void* user) {
+    if (size < kLeast || size > LazyBlocks::kBytes) return std::malloc(size);
+    void* block = LazyBlocks::take();
+    if (block == nullptr) return std::malloc(size);
+    auto& core = *static_cast<H2Core*>(user);
+    if (core.frames_ == nullptr) core.frames_ = block;
+    return block;
+  }
+  static void release(void* p, void* user) {
+    if (!LazyBlocks::owns(p)) return std::free(p);
+    auto& core = *static_cast<H2Core*>(user);
+    if (core.frames_ == p) core.frames_ = nullptr;
+    LazyBlocks::give_back(p);
+  }
+  static void* zeroed(size_t count, size_t size, void*) { return std::calloc(count, size); }
+  static void* resize(void* p, size_t size, void* user) {
+    if (p == nullptr) return allocate(size, user);  // how nghttp2 makes its frame buffers
+    if (!LazyBlocks::owns(p)) return std::realloc(p, size);
+    void* moved = std::malloc(size);
+    if (moved == nullptr) return nullptr;
+    std::memcpy(moved, p, std::min(size, LazyBlocks::kBytes));
+    release(p, user);
+    return moved;
+  }
+};
 
 H2Core::~H2Core() { nghttp2_session_del(session_); }
 
 void H2Core::open(bool server, nghttp2_session_callbacks* callbacks, void* owner) {
+  server_ = server;
+  nghttp2_mem memory{this, FrameMemory::allocate, FrameMemory::release, FrameMemory::zeroed, FrameMemory::resize};
   nghttp2_option* option = nullptr;
   nghttp2_option_new(&option);
   nghttp2_option_set_no_auto_window_update(option, 1);
   nghttp2_option_set_no_closed_streams(option, 1);
   nghttp2_option_set_stream_reset_rate_limit(option, kResetBurst, kResetRate);
   if (server) {
-    nghttp2_session_server_new2(&session_, callbacks, owner, option);
+    nghttp2_session_server_new3(&session_, callbacks, owner, option, &memory);
   } else {
     nghttp2_option_set_peer_max_concurrent_streams(option, 100);
-    nghttp2_session_client_new2(&session_, callbacks, owner, option);
+    nghttp2_session_client_new3(&session_, callbacks, owner, option, &memory);
   }
   nghttp2_option_del(option);
   nghttp2_session_callbacks_del(callbacks);
@@ -46,10 +83,17 @@ Status H2Core::feed(std::string_view bytes) {
 }
 
 void H2Core::pull(std::string* out, size_t limit) {
+  ssize_t largest = 0;
   while (out->size() < limit) {
     const uint8_t* data = nullptr;
     const ssize_t n = nghttp2_session_mem_send(session_, &data);
-    if (n <= 0) return;
+    if (n <= 0) {
+      // Everything has left the frame buffer. A client's large request (a Node at its registration) is rare.
+      const bool wide = !server_ && frames_ != nullptr && largest > static_cast<ssize_t>(LazyBlocks::kPage) / 2;
+      if (wide) LazyBlocks::trim(frames_);
+      return;
+    }
+    largest = std::max(largest, n);
     out->append(reinterpret_cast<const char*>(data), static_cast<size_t>(n));
   }
 }

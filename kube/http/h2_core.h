@@ -42,7 +42,10 @@ class H2Core {
   nghttp2_session* session() const { return session_; }
 
  private:
+  friend struct FrameMemory;
   nghttp2_session* session_ = nullptr;
+  void* frames_ = nullptr;  // the session's frame buffer, when it is a lazy block
+  bool server_ = false;
 };
 
 // "REFUSED_STREAM", "INTERNAL_ERROR".

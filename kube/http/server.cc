@@ -32,6 +32,7 @@ class LoopShare : public TimerTarget, public std::enable_shared_from_this<LoopSh
       : count_(std::move(count)), share_(std::make_shared<ServerShare>()) {
     share_->context = LoopContext::of(loop);
     share_->tls = options.tls;
+    share_->choose_tls = options.choose_tls;
     share_->limits = options.limits;
     share_->handler = std::move(handler);
     share_->metrics = metrics;
@@ -256,6 +257,14 @@ Result<int> bind_socket(const ServerOptions& options, uint16_t* port) {
   if (fd < 0) return unavailable("listen on " + where + ": " + errno_text(errno));
   const int on = 1;
   setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  const std::string& device = options.bind_to_device;
+  if (!device.empty() &&
+      setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, device.data(), static_cast<socklen_t>(device.size())) != 0) {
+    const int error = errno;
+    ::close(fd);
+    return Status(error == EPERM ? Code::kPermissionDenied : Code::kInvalidArgument,
+                  "listen on " + where + ": bind to network device \"" + device + "\": " + errno_text(error));
+  }
   const auto* address =
       v6 ? reinterpret_cast<const sockaddr*>(&v6_address) : reinterpret_cast<const sockaddr*>(&v4_address);
   const socklen_t size = v6 ? sizeof v6_address : sizeof v4_address;

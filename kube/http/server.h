@@ -16,6 +16,7 @@
 #include "base/status.h"
 #include "kube/http/message.h"
 #include "kube/http/tls.h"
+#include "kube/http/tunnel.h"
 
 namespace ghostfleet::kube::http {
 
@@ -45,14 +46,25 @@ class Exchange {
   // Called once if the peer goes away before the answer is finished.
   virtual void on_close(std::function<void()> callback) = 0;
   virtual bool closed() const = 0;
+
+  // Answers with `status` (101) and ends HTTP on this connection: from then on bytes flow raw. "connection: Upgrade" is
+  // added. Null, and nothing sent, when that cannot be: HTTP/2, HTTP/1.0, answered already, or the peer is gone.
+  virtual std::shared_ptr<Tunnel> upgrade(int status, HeaderList headers);
 };
+
+// What "connection: upgrade" and "upgrade: x" ask for, in lower case; empty: nothing.
+std::string requested_upgrade(const Request& request);
 
 using Handler = std::function<void(std::shared_ptr<Exchange>)>;
 
 struct ServerOptions {
   std::string address = "127.0.0.1";
   uint16_t port = 0;                      // 0: any
-  std::shared_ptr<const TlsContext> tls;  // null: plain HTTP
+  std::string bind_to_device;             // SO_BINDTODEVICE: "lo" keeps 0.0.0.0 off the network; empty: not bound
+  std::shared_ptr<const TlsContext> tls;  // null: plain HTTP, unless choose_tls says otherwise
+  // The certificate by the address the client came to; null from it: `tls`. Called on the connection's loop, so from
+  // several threads.
+  std::function<std::shared_ptr<const TlsContext>(const std::string& local_address, uint16_t local_port)> choose_tls;
   Limits limits;
 };
 

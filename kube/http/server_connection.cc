@@ -1,9 +1,20 @@
 #include "kube/http/server_connection.h"
 
 #include "base/log.h"
+#include "kube/http/h1_message.h"
 #include "kube/http/h2_core.h"
+#include "kube/http/socket_tunnel.h"
 
 namespace ghostfleet::kube::http {
+
+std::shared_ptr<Tunnel> Exchange::upgrade(int, HeaderList) { return nullptr; }
+
+std::string requested_upgrade(const Request& request) {
+  if (!has_token(request.headers, "connection", "upgrade")) return {};
+  std::string out(request.headers.get("upgrade"));
+  for (char& c : out) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+  return out;
+}
 
 // An exchange of a stream. The stream may end before it (the peer went away) and after it (the handler dropped it).
 class StreamExchange final : public Exchange, public std::enable_shared_from_this<StreamExchange> {
@@ -56,6 +67,17 @@ class StreamExchange final : public Exchange, public std::enable_shared_from_thi
     on_close_ = std::move(callback);
   }
   bool closed() const override { return stream_ == nullptr; }
+  std::shared_ptr<Tunnel> upgrade(int status, HeaderList headers) override {
+    const auto connection = connection_.lock();
+    if (!open() || stream_->started || !connection) return nullptr;
+    ServerStream* stream = stream_;
+    auto tunnel = connection->upgrade(stream, status, std::move(headers));
+    if (!tunnel) return nullptr;
+    stream->owner = nullptr;
+    stream_ = nullptr;
+    on_close_ = on_drained_ = nullptr;
+    return tunnel;
+  }
 
   void stream_closed(bool clean);
   // True when nothing waits for the backlog any longer.
@@ -113,16 +135,20 @@ ServerConnection::ServerConnection(std::shared_ptr<ServerShare> share, int fd) :
   transport_ = Transport::create(share_->context, fd, this);
   opened_at_ = share_->context->now();
   remote_address_ = transport_->remote_address();
+  local_address_ = transport_->local_address(&local_port_);
 }
 
 ServerConnection::~ServerConnection() {
-  if (!gone_) transport_->close();  // else it may linger, and goes by itself
+  if (!gone_ && transport_) transport_->close();  // else it may linger, and goes by itself
   if (session_) session_->close_all();
 }
 
 void ServerConnection::open() {
+  std::shared_ptr<const TlsContext> context;
+  if (share_->choose_tls) context = share_->choose_tls(local_address_, local_port_);
+  if (!context) context = share_->tls;
   std::unique_ptr<TlsEngine> tls;
-  if (share_->tls) tls = std::make_unique<TlsEngine>(share_->tls, true, "");
+  if (context) tls = std::make_unique<TlsEngine>(std::move(context), true, "");
   transport_->open(std::move(tls), {});
 }
 
@@ -148,24 +174,47 @@ Status ServerConnection::sniff(std::string_view plain) {
   if (could_be_h2 && early_.size() < kH2Preface.size()) return Status();
   begin(could_be_h2);
   const std::string early = std::move(early_);
-  return session_->feed(early, share_->context->now());
+  return feed(early);
 }
 
 Status ServerConnection::on_bytes(std::string_view plain) {
   if (!session_) return sniff(plain);
-  const Status status = session_->feed(plain, share_->context->now());
-  if (!session_->wants_read()) transport_->set_reading(false);
+  const auto self = shared_from_this();  // a handler may end it
+  const Status status = feed(plain);
+  if (transport_ && !session_->wants_read()) transport_->set_reading(false);
   return status;
+}
+
+Status ServerConnection::feed(std::string_view plain) {
+  const Status status = session_->feed(plain, share_->context->now());
+  if (transport_) return status;
+  if (const auto tunnel = tunnel_.lock()) tunnel->add_early(session_->take_rest());
+  return Status();
 }
 
 void ServerConnection::fill(std::string* plain, size_t limit) {
   if (!session_) return;
   session_->pull(plain, limit);
-  while (session_->has_pending_input() && plain->size() < limit) {
-    (void)session_->feed({}, share_->context->now());
-    session_->pull(plain, limit);
+  while (transport_ && session_->has_pending_input() && plain->size() < limit) {
+    (void)feed({});
+    if (transport_) session_->pull(plain, limit);
   }
-  if (session_->wants_read()) transport_->set_reading(true);
+  if (transport_ && session_->wants_read()) transport_->set_reading(true);
+}
+
+std::shared_ptr<Tunnel> ServerConnection::upgrade(ServerStream* stream, int status, HeaderList&& headers) {
+  if (!transport_ || !session_->upgrade(stream, status, std::move(headers))) return nullptr;
+  std::string head;
+  session_->pull(&head, SIZE_MAX);
+  const auto tunnel = std::make_shared<SocketTunnel>(share_->context, std::move(transport_),
+                                                     share_->limits.max_backlog_bytes, [weak = weak_from_this()] {
+                                                       if (const auto self = weak.lock()) self->end();
+                                                     });
+  transport_ = nullptr;
+  tunnel_ = tunnel;
+  tunnel->begin(std::move(head));
+  tunnel->add_early(session_->take_rest());
+  return tunnel->handle();
 }
 
 bool ServerConnection::on_flushed() {
@@ -207,6 +256,8 @@ void ServerConnection::on_closed(const Status& why) {
 void ServerConnection::on_request(ServerStream* stream, Request&& request) {
   request.peer_certificate = peer_;
   request.remote_address = remote_address_;
+  request.local_address = local_address_;
+  request.local_port = local_port_;
   request.tls = transport_->tls() != nullptr;
   share_->metrics.requests->add();
   auto exchange = std::make_shared<StreamExchange>(shared_from_this(), stream, std::move(request));
@@ -220,6 +271,7 @@ void ServerConnection::on_closed(ServerStream* stream, bool clean) {
 
 void ServerConnection::drain() {
   draining_ = true;
+  if (!transport_) return;  // a tunnel ends by itself, or is cut
   if (session_)
     session_->go_away();
   else if (!tls_open_)
@@ -228,13 +280,14 @@ void ServerConnection::drain() {
 }
 
 void ServerConnection::cut() {
-  transport_->close();
+  if (const auto tunnel = tunnel_.lock()) tunnel->cut(Status(Code::kCancelled, "the server is closing"));
+  if (transport_) transport_->close();
   if (session_) session_->close_all();
   end();
 }
 
 void ServerConnection::sweep(TimePoint now) {
-  if (gone_) return;
+  if (gone_ || !transport_) return;
   if (!session_) {
     if (now - opened_at_ > std::chrono::milliseconds(share_->limits.header_timeout_ms)) cut();
     return;

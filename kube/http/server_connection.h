@@ -1,6 +1,7 @@
 // ServerConnection: one accepted connection: transport, protocol engine and the exchanges of its streams.
 //
-// Thread rule: one loop. Ownership: the listener's per-loop set owns it; exchanges hold it weakly.
+// Thread rule: one loop. Ownership: the listener's per-loop set owns it; exchanges hold it weakly. After an upgrade it
+// only stands for the tunnel, so that the server counts and ends it.
 #pragma once
 
 #include <functional>
@@ -28,6 +29,7 @@ struct ServerMetrics {
 struct ServerShare {
   std::shared_ptr<LoopContext> context;
   std::shared_ptr<const TlsContext> tls;
+  std::function<std::shared_ptr<const TlsContext>(const std::string&, uint16_t)> choose_tls;
   Limits limits;
   Handler handler;
   ServerMetrics metrics;
@@ -52,8 +54,12 @@ class ServerConnection : public TransportEvents,
   ServerSession* session() { return session_.get(); }
   EventLoop& loop() { return share_->context->loop(); }
   const Limits& limits() const { return share_->limits; }
-  void output_ready() { transport_->schedule_flush(); }
+  void output_ready() {
+    if (transport_) transport_->schedule_flush();
+  }
   void stream_cut() { share_->metrics.cut_streams->add(); }
+  // Gives the transport away. Null when the session cannot.
+  std::shared_ptr<Tunnel> upgrade(ServerStream* stream, int status, HeaderList&& headers);
   void watch_backlog(std::weak_ptr<class StreamExchange> exchange) { draining_streams_.push_back(std::move(exchange)); }
 
   void on_open() override;
@@ -67,12 +73,15 @@ class ServerConnection : public TransportEvents,
  private:
   Status sniff(std::string_view plain);
   void begin(bool http2);
+  Status feed(std::string_view plain);
   void end();
 
   std::shared_ptr<ServerShare> share_;
-  std::shared_ptr<Transport> transport_;
+  std::shared_ptr<Transport> transport_;  // null after upgrade()
+  std::weak_ptr<class SocketTunnel> tunnel_;
   std::unique_ptr<ServerSession> session_;
-  std::string remote_address_, early_;
+  std::string remote_address_, local_address_, early_;
+  uint16_t local_port_ = 0;
   std::shared_ptr<const PeerCertificate> peer_;
   TimePoint opened_at_;
   bool tls_open_ = false, draining_ = false, gone_ = false;

@@ -56,6 +56,14 @@ class ServerSession {
   virtual void write(ServerStream* stream, SharedBytes piece) = 0;
   virtual void finish(ServerStream* stream) = 0;
   virtual void abort(ServerStream* stream) = 0;
+  // Answers and ends HTTP here: what pull() still gives is the last of it, and the stream is gone without on_closed().
+  // False when that cannot be.
+  virtual bool upgrade(ServerStream* stream, int status, HeaderList&& headers) {
+    (void)stream, (void)status, (void)headers;
+    return false;
+  }
+  // After upgrade(): input that came behind the request.
+  virtual std::string take_rest() { return {}; }
 
   // No new requests; ends when the open ones are answered.
   virtual void go_away() = 0;

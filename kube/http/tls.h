@@ -28,7 +28,19 @@ struct TlsServerConfig {
   std::string
       client_ca_pem;  // empty: client certificates are not asked for. A bad one fails the handshake; none is fine
   std::vector<std::string> alpn = {"h2", "http/1.1"};
+  // A client certificate that does not verify counts as none instead of failing the handshake: what Kubernetes' own
+  // servers do, so that such a client may still show a token, or is told 401.
+  bool bad_client_is_none = false;
 };
+
+// Who a client says it is, for connections that share one context: a fleet has a context, and each of its nodes an
+// identity. Kept as PEM text and parsed for each handshake: an idle connection holds neither certificate nor key.
+struct TlsIdentity {
+  std::string cert_pem;  // chain
+  std::string key_pem;
+};
+// Both parse and belong together.
+Status check_identity(const TlsIdentity& identity);
 
 class TlsContext {
  public:
@@ -47,7 +59,10 @@ class TlsContext {
 class TlsEngine {
  public:
   // `host` is what a client verifies and names in SNI (unless the context names another).
-  TlsEngine(std::shared_ptr<const TlsContext> context, bool is_server, std::string_view host);
+  // `identity` goes before the context's certificate; null: none. `only_alpn`: what a client offers instead of the
+  // context's list.
+  TlsEngine(std::shared_ptr<const TlsContext> context, bool is_server, std::string_view host,
+            const TlsIdentity* identity = nullptr, std::string_view only_alpn = {});
   ~TlsEngine();
 
   // Feeds bytes from the socket; appends decrypted bytes to `plain`. An error is final; its message says what was wrong

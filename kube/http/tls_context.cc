@@ -44,25 +44,37 @@ Result<std::vector<X509Ptr>> parse_certificates(const std::string& pem, std::str
   return out;
 }
 
-Status use_certificates(SSL_CTX* ctx, const std::string& cert_pem, const std::string& key_pem, std::string_view what) {
+// A certificate with its chain and its key, parsed; they belong together.
+struct ParsedIdentity {
+  std::vector<X509Ptr> chain;
+  KeyPtr key;
+};
+
+Result<ParsedIdentity> parse_identity(const std::string& cert_pem, const std::string& key_pem, std::string_view what) {
   auto chain = parse_certificates(cert_pem, std::string(what) + " certificate");
   if (!chain.ok()) return chain.error();
-  if (SSL_CTX_use_certificate(ctx, (*chain)[0].get()) != 1) {
-    return invalid_argument(std::string(what) + " certificate cannot be used: " + take_openssl_errors());
-  }
-  for (size_t i = 1; i < chain->size(); ++i) {
-    if (SSL_CTX_add1_chain_cert(ctx, (*chain)[i].get()) != 1) {
-      return invalid_argument(std::string(what) + " certificate chain: " + take_openssl_errors());
-    }
-  }
   const BioPtr bio = memory_bio(key_pem);
-  const KeyPtr key(PEM_read_bio_PrivateKey(bio.get(), nullptr, no_password, nullptr));
+  KeyPtr key(PEM_read_bio_PrivateKey(bio.get(), nullptr, no_password, nullptr));
   if (!key) return invalid_argument(std::string(what) + " key: bad PEM: " + take_openssl_errors());
   if (X509_check_private_key((*chain)[0].get(), key.get()) != 1) {
     take_openssl_errors();
     return invalid_argument(std::string(what) + " key does not match the certificate");
   }
-  if (SSL_CTX_use_PrivateKey(ctx, key.get()) != 1) {
+  return ParsedIdentity{std::move(*chain), std::move(key)};
+}
+
+Status use_certificates(SSL_CTX* ctx, const std::string& cert_pem, const std::string& key_pem, std::string_view what) {
+  auto parsed = parse_identity(cert_pem, key_pem, what);
+  if (!parsed.ok()) return parsed.error();
+  if (SSL_CTX_use_certificate(ctx, parsed->chain[0].get()) != 1) {
+    return invalid_argument(std::string(what) + " certificate cannot be used: " + take_openssl_errors());
+  }
+  for (size_t i = 1; i < parsed->chain.size(); ++i) {
+    if (SSL_CTX_add1_chain_cert(ctx, parsed->chain[i].get()) != 1) {
+      return invalid_argument(std::string(what) + " certificate chain: " + take_openssl_errors());
+    }
+  }
+  if (SSL_CTX_use_PrivateKey(ctx, parsed->key.get()) != 1) {
     return invalid_argument(std::string(what) + " key cannot be used: " + take_openssl_errors());
   }
   return Status();
@@ -126,6 +138,22 @@ std::string take_openssl_errors() {
   return out.empty() ? "unknown reason" : out;
 }
 
+Status check_identity(const TlsIdentity& identity) {
+  auto parsed = parse_identity(identity.cert_pem, identity.key_pem, "client");
+  return parsed.ok() ? Status() : parsed.error();
+}
+
+Status use_identity(ssl_st* ssl, const TlsIdentity& identity) {
+  auto parsed = parse_identity(identity.cert_pem, identity.key_pem, "client");
+  if (!parsed.ok()) return parsed.error();
+  bool good = SSL_use_certificate(ssl, parsed->chain[0].get()) == 1;
+  for (size_t i = 1; good && i < parsed->chain.size(); ++i) {
+    good = SSL_add1_chain_cert(ssl, parsed->chain[i].get()) == 1;
+  }
+  good = good && SSL_use_PrivateKey(ssl, parsed->key.get()) == 1;
+  return good ? Status() : invalid_argument("client certificate cannot be used: " + take_openssl_errors());
+}
+
 TlsContext::Impl::~Impl() { SSL_CTX_free(ctx); }
 TlsContext::TlsContext() : impl_(std::make_unique<Impl>()) {}
 TlsContext::~TlsContext() = default;
@@ -169,6 +197,7 @@ Result<std::shared_ptr<const TlsContext>> TlsContext::server(const TlsServerConf
     GF_RETURN_IF_ERROR(trust(impl.ctx, config.client_ca_pem, "client certificate authority", true));
     SSL_CTX_set_verify(impl.ctx, SSL_VERIFY_PEER, nullptr);
   }
+  impl.bad_client_is_none = config.bad_client_is_none && !config.client_ca_pem.empty();
   return std::shared_ptr<const TlsContext>(context);
 }
 

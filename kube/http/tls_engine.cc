@@ -80,6 +80,13 @@ int remember_names(int ok, X509_STORE_CTX* store) {
   return ok;
 }
 
+// Goes on with a client whose certificate is bad, and remembers that it is.
+int remember_bad_client(int ok, X509_STORE_CTX* store) {
+  const auto* ssl = static_cast<SSL*>(X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()));
+  if (!ok) *static_cast<bool*>(SSL_get_app_data(ssl)) = true;
+  return 1;
+}
+
 }  // namespace
 
 struct TlsEngine::Impl {
@@ -89,6 +96,8 @@ struct TlsEngine::Impl {
   std::string host;
   std::string peer_names;  // of a certificate that was refused for its names
   bool is_server = false, done = false, closed_by_peer = false, failed = false;
+  bool bad_client = false;
+  bool own_identity = false;  // a certificate of this connection alone, let go of after the handshake
   std::shared_ptr<const PeerCertificate> peer;
 
   ~Impl() { SSL_free(ssl); }
@@ -99,7 +108,8 @@ struct TlsEngine::Impl {
   Status read_records(std::string* plain);
 };
 
-TlsEngine::TlsEngine(std::shared_ptr<const TlsContext> context, bool is_server, std::string_view host)
+TlsEngine::TlsEngine(std::shared_ptr<const TlsContext> context, bool is_server, std::string_view host,
+                     const TlsIdentity* identity, std::string_view only_alpn)
     : impl_(std::make_unique<Impl>()) {
   Impl& i = *impl_;
   i.context = std::move(context);
@@ -112,14 +122,23 @@ TlsEngine::TlsEngine(std::shared_ptr<const TlsContext> context, bool is_server, 
   SSL_set_bio(i.ssl, bio, bio);
   if (is_server) {
     SSL_set_accept_state(i.ssl);
+    if (!shared.bad_client_is_none) return;
+    SSL_set_app_data(i.ssl, &i.bad_client);
+    SSL_set_verify(i.ssl, SSL_VERIFY_PEER, remember_bad_client);
     return;
   }
   SSL_set_connect_state(i.ssl);
-  if (!shared.alpn_wire.empty()) {
-    SSL_set_alpn_protos(i.ssl, reinterpret_cast<const unsigned char*>(shared.alpn_wire.data()),
-                        static_cast<unsigned>(shared.alpn_wire.size()));
+  std::string alpn = shared.alpn_wire;
+  if (!only_alpn.empty()) alpn = static_cast<char>(only_alpn.size()) + std::string(only_alpn);
+  if (!alpn.empty()) {
+    SSL_set_alpn_protos(i.ssl, reinterpret_cast<const unsigned char*>(alpn.data()), static_cast<unsigned>(alpn.size()));
   }
   i.set_host();
+  if (identity) {
+    i.own_identity = true;
+    i.failed = !use_identity(i.ssl, *identity).ok();
+    if (i.failed) return;
+  }
   // The ClientHello waits in the output. A failure shows again in the first feed().
   if (!i.handshake().ok()) i.failed = true;
 }
@@ -178,7 +197,9 @@ Status TlsEngine::Impl::handshake() {
   const int rc = SSL_do_handshake(ssl);
   if (rc != 1) return SSL_get_error(ssl, rc) == SSL_ERROR_WANT_READ ? Status() : failure();
   done = true;
-  if (X509* certificate = SSL_get0_peer_certificate(ssl); certificate && SSL_get_verify_result(ssl) == X509_V_OK) {
+  if (own_identity) SSL_certs_clear(ssl);
+  const bool good = !bad_client && SSL_get_verify_result(ssl) == X509_V_OK;
+  if (X509* certificate = SSL_get0_peer_certificate(ssl); certificate && good) {
     peer = subject_of(certificate);
   }
   return Status();

@@ -16,10 +16,14 @@ namespace ghostfleet::kube::http {
 struct TlsContext::Impl {
   ssl_ctx_st* ctx = nullptr;
   bool insecure = false;
+  bool bad_client_is_none = false;
   std::string server_name;
   std::string alpn_wire;  // length-prefixed names
   ~Impl();
 };
+
+// Presents `identity` in the handshake of one connection.
+Status use_identity(ssl_st* ssl, const TlsIdentity& identity);
 
 // The texts of OpenSSL's error queue, which is emptied: "reason; reason".
 std::string take_openssl_errors();

@@ -120,6 +120,23 @@ TEST_F(TlsTest, AClientCertificateOfAnotherAuthorityIsRefused) {
   EXPECT_NE(ends.client_status.message().find("the peer refused"), std::string::npos) << ends.client_status.message();
 }
 
+TEST_F(TlsTest, ABadClientCertificateCountsAsNoneWhereThatIsWanted) {
+  const TestPki other("another-ca");
+  const auto bad = other.client("node-1", {"system:nodes"});
+  const auto good = pki.client("node-1", {"system:nodes"});
+  for (const auto& pair : {bad, good}) {
+    TlsClientConfig client = client_config();
+    client.client_cert_pem = pair.certificate_pem;
+    client.client_key_pem = pair.key_pem;
+    TlsServerConfig server = server_config();
+    server.client_ca_pem = pki.ca_pem();
+    server.bad_client_is_none = true;
+    Ends ends = connect(client, server);
+    ASSERT_TRUE(ends.server->handshake_done()) << ends.server_status.message();
+    EXPECT_EQ(ends.server->peer_certificate() != nullptr, pair.certificate_pem == good.certificate_pem);
+  }
+}
+
 TEST_F(TlsTest, FailuresAreSaidInWords) {
   struct {
     const char* expected;

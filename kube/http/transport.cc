@@ -10,6 +10,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "kube/http/dialer.h"
+
 namespace ghostfleet::kube::http {
 namespace {
 
@@ -53,6 +55,8 @@ class SocketTransport final : public Transport,
   void close() override;
   void linger() override;
   void detach() override { events_ = nullptr; }
+  void set_events(TransportEvents* events) override { events_ = events; }
+  void end_output() override;
   void flush() override;
   void on_timer(uint64_t cookie) override { cookie == kPollTimer ? poll() : close(); }
 
@@ -60,6 +64,8 @@ class SocketTransport final : public Transport,
   bool closed() const override { return !descriptor_.is_open(); }
   const TransportCounters& counters() const override { return counters_; }
   std::string remote_address() const override;
+  std::string local_address(uint16_t* port) const override;
+  size_t unsent() const override { return unsent_.size() - unsent_offset_; }
 
  private:
   void wait_readable();
@@ -68,6 +74,7 @@ class SocketTransport final : public Transport,
   bool take_input(std::string_view bytes);
   bool take_records(std::string_view bytes);
   void deliver(std::string_view plain);
+  void end_input();
   void fail(const Status& why);
   bool fill_output();
   bool wrap_output();
@@ -89,6 +96,9 @@ class SocketTransport final : public Transport,
   size_t unsent_offset_ = 0;
   bool opened_ = false, reading_ = true, waiting_read_ = false, waiting_write_ = false, flush_scheduled_ = false;
   bool lingering_ = false, has_timer_ = false;
+  bool eof_waits_ = false;    // the peer ended while nobody was reading
+  bool input_ended_ = false;  // and it was told, or is being told
+  bool output_ended_ = false;
   Status closing_;  // not OK: close with it when the output is flushed
   LoopContext::TimerId timer_ = 0, poll_timer_ = 0;
   // Coalescing. While collecting, the kernel reports input only from kMuchInput bytes on, and the poll timer is armed.
@@ -112,7 +122,7 @@ void SocketTransport::open(std::unique_ptr<TlsEngine> tls, std::string_view earl
 }
 
 void SocketTransport::wait_readable() {
-  if (waiting_read_ || closed() || (!reading_ && !lingering_)) return;
+  if (waiting_read_ || closed() || (!reading_ && !lingering_) || (input_ended_ && !lingering_)) return;
   waiting_read_ = true;
   descriptor_.async_wait(Descriptor::wait_read, [self = shared_from_this()](const boost::system::error_code& error) {
     self->waiting_read_ = false;
@@ -182,14 +192,22 @@ bool SocketTransport::read_once() {
     return false;
   }
   if (n == 0) {
-    if (events_) events_->on_eof();
-    fail(unavailable(opened_ ? "the peer closed the connection"
-                             : "the peer closed the connection during the TLS handshake"));
+    end_input();
     return false;
   }
   counters_.bytes_in += static_cast<uint64_t>(n);
   const bool more = static_cast<size_t>(n) == LoopContext::kReadBytes;
   return take_input(std::string_view(buffer, static_cast<size_t>(n))) && more;
+}
+
+void SocketTransport::end_input() {
+  if (input_ended_) return;
+  input_ended_ = true;
+  const auto self = shared_from_this();
+  if (events_) events_->on_eof();
+  if (events_ && opened_ && events_->half_open()) return;
+  fail(unavailable(opened_ ? "the peer closed the connection"
+                           : "the peer closed the connection during the TLS handshake"));
 }
 
 // False when the connection has ended.
@@ -224,11 +242,10 @@ bool SocketTransport::take_records(std::string_view bytes) {
     reading_ = false;
     return false;
   }
-  if (tls_->peer_closed() && !closed()) {
-    if (events_) events_->on_eof();
-    fail(unavailable("the peer closed the connection"));
-  }
-  return !closed();
+  if (!tls_->peer_closed() || closed()) return !closed();
+  eof_waits_ = !reading_;
+  if (!eof_waits_) end_input();
+  return false;
 }
 
 void SocketTransport::deliver(std::string_view plain) {
@@ -258,6 +275,15 @@ void SocketTransport::linger() {
   events_ = nullptr;
   if (closed()) return;
   set_low_water(1);
+  end_output();
+  lingering_ = has_timer_ = true;
+  timer_ = context_->acquire_timer(this, kLingerTimer);
+  context_->arm(timer_, context_->now() + kLinger);
+  wait_readable();
+}
+
+void SocketTransport::end_output() {
+  if (closed() || std::exchange(output_ended_, true)) return;
   if (tls_) {
     tls_->close_notify();
     std::string out;
@@ -265,10 +291,6 @@ void SocketTransport::linger() {
     if (!out.empty() && unsent_.empty()) (void)!::send(fd_, out.data(), out.size(), MSG_NOSIGNAL);
   }
   ::shutdown(fd_, SHUT_WR);
-  lingering_ = has_timer_ = true;
-  timer_ = context_->acquire_timer(this, kLingerTimer);
-  context_->arm(timer_, context_->now() + kLinger);
-  wait_readable();
 }
 
 void SocketTransport::stop_timers() {
@@ -280,7 +302,11 @@ void SocketTransport::stop_timers() {
 void SocketTransport::set_reading(bool on) {
   if (reading_ == on || !closing_.ok()) return;
   reading_ = on;
-  if (on) wait_readable();
+  if (!on) return;
+  if (!eof_waits_) return wait_readable();
+  context_->loop().post([self = shared_from_this()] {
+    if (self->reading_ && std::exchange(self->eof_waits_, false) && !self->closed()) self->end_input();
+  });
 }
 
 void SocketTransport::schedule_flush() {
@@ -379,20 +405,37 @@ void SocketTransport::wait_writable() {
   });
 }
 
-std::string SocketTransport::remote_address() const {
-  sockaddr_storage storage{};
-  socklen_t size = sizeof storage;
-  if (getpeername(fd_, reinterpret_cast<sockaddr*>(&storage), &size) != 0) return {};
+// An IP address as text, and its port.
+std::string address_text(const sockaddr_storage& storage, uint16_t* port) {
   char text[INET6_ADDRSTRLEN] = {};
   if (storage.ss_family == AF_INET) {
     const auto* v4 = reinterpret_cast<const sockaddr_in*>(&storage);
     inet_ntop(AF_INET, &v4->sin_addr, text, sizeof text);
-    return std::string(text) + ":" + std::to_string(ntohs(v4->sin_port));
+    *port = ntohs(v4->sin_port);
+  } else if (storage.ss_family == AF_INET6) {
+    const auto* v6 = reinterpret_cast<const sockaddr_in6*>(&storage);
+    inet_ntop(AF_INET6, &v6->sin6_addr, text, sizeof text);
+    *port = ntohs(v6->sin6_port);
   }
-  if (storage.ss_family != AF_INET6) return {};
-  const auto* v6 = reinterpret_cast<const sockaddr_in6*>(&storage);
-  inet_ntop(AF_INET6, &v6->sin6_addr, text, sizeof text);
-  return "[" + std::string(text) + "]:" + std::to_string(ntohs(v6->sin6_port));
+  return text;
+}
+
+std::string SocketTransport::remote_address() const {
+  sockaddr_storage storage{};
+  socklen_t size = sizeof storage;
+  if (getpeername(fd_, reinterpret_cast<sockaddr*>(&storage), &size) != 0) return {};
+  uint16_t port = 0;
+  const std::string text = address_text(storage, &port);
+  if (text.empty()) return {};
+  return host_and_port(text, port);
+}
+
+std::string SocketTransport::local_address(uint16_t* port) const {
+  sockaddr_storage storage{};
+  socklen_t size = sizeof storage;
+  *port = 0;
+  if (getsockname(fd_, reinterpret_cast<sockaddr*>(&storage), &size) != 0) return {};
+  return address_text(storage, port);
 }
 
 }  // namespace

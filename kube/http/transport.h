@@ -23,8 +23,10 @@ class TransportEvents {
   virtual void on_open() = 0;
   // Decrypted bytes. An error closes the transport, after its output is flushed.
   virtual Status on_bytes(std::string_view plain) = 0;
-  // The peer has ended its side. The transport closes when this returns; the engine may take it for the end of a body.
+  // The peer has ended its side. The transport closes when this returns, unless half_open() then says to go on writing;
+  // the engine may take it for the end of a body.
   virtual void on_eof() {}
+  virtual bool half_open() const { return false; }
   // Appends what is to be sent, about `limit` bytes at most; nothing when there is nothing.
   virtual void fill(std::string* plain, size_t limit) = 0;
   // All output is in the hands of the kernel. True: the connection is to be closed cleanly now.
@@ -54,7 +56,7 @@ class Transport : public Flushable {
   virtual void start_tls(std::unique_ptr<TlsEngine> tls) = 0;
   // Output is ready to be pulled.
   virtual void schedule_flush() = 0;
-  // Reads no more until resumed: what makes a peer wait.
+  // Reads no more until resumed: what makes a peer wait. Its end is then not seen either.
   virtual void set_reading(bool on) = 0;
   // Small input is collected: after a read that found little the next one waits about `wait`, unless much has arrived
   // (kMuchInput bytes) or the peer has ended. Zero: every arrival is read at once. Never before on_open().
@@ -66,12 +68,20 @@ class Transport : public Flushable {
   // Says goodbye, then reads on for a moment so that the peer gets what was sent before. No further event.
   virtual void linger() = 0;
   virtual void detach() = 0;
+  // Somebody else takes the events from now on.
+  virtual void set_events(TransportEvents* events) = 0;
+  // Ends our side, when all output has left (from on_flushed()); reading goes on.
+  virtual void end_output() = 0;
 
   // The innermost; null without TLS.
   virtual const TlsEngine* tls() const = 0;
   virtual bool closed() const = 0;
   virtual const TransportCounters& counters() const = 0;
   virtual std::string remote_address() const = 0;
+  // The address the peer came to, and its port.
+  virtual std::string local_address(uint16_t* port) const = 0;
+  // Bytes the kernel did not take yet.
+  virtual size_t unsent() const = 0;
 };
 
 // "Connection refused", without the noise around it.
