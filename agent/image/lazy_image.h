@@ -1,0 +1,69 @@
+// LazyImage: reads single files of an image that is not there yet. Each layer is known by a table of contents (eStargz
+// TOC, SOCI zTOC); only the pieces that hold the file are fetched, checked and kept in the store. A layer without a
+// table is fetched whole when a search gets to it, and read through.
+//
+// Thread rule: one owner; calls block. Ownership: registry and store outlive it.
+// Everything that is given out was checked: zTOC by the digest in the SOCI index, which the manifest names; spans by
+// the digests in the zTOC; the TOC of an eStargz by the annotation of its layer (without it: read as a whole layer);
+// its pieces by the digests in the TOC.
+// Limits: those of lazy_table.h; a span or piece of 64 MiB; 40 links in a path.
+// Source: aws-node.md 3.4, 3.5; case C065 (a registry that refuses later: an error for this read, asked again with
+// the next one).
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "agent/image/content_store.h"
+#include "agent/image/lazy_table.h"
+#include "agent/image/puller.h"
+#include "agent/image/registry.h"
+#include "base/status.h"
+
+namespace ghostfleet::image {
+
+class LazyLayer;
+
+class LazyImage {
+ public:
+  LazyImage(Registry* registry, ContentStore* store, const ResolvedImage& image, UnpackLimits limits);
+  ~LazyImage();
+
+  // Fetches the tables of all layers that have one.
+  Status prepare();
+  // Blobs of tables that were fetched.
+  const std::vector<std::string>& tables() const { return tables_; }
+
+  // A regular file, links followed as if the image were the machine's root.
+  Status read(std::string_view path, const ByteSink& sink);
+
+ private:
+  struct Found {
+    size_t layer = 0;
+    const TableFile* file = nullptr;
+  };
+  Result<LazyLayer*> layer(size_t index);
+  Result<std::unique_ptr<LazyLayer>> open_layer(size_t index);
+  Result<std::unique_ptr<LazyLayer>> open_soci(const Descriptor& blob, const Descriptor& ztoc);
+  // Null when the layer is none.
+  Result<std::unique_ptr<LazyLayer>> open_stargz(const Descriptor& blob);
+  Status read_soci_index();
+  // What stands at a path, top layer first; NotFound.
+  Result<Found> find(const std::string& path);
+  // Follows links on the way and at the end.
+  Result<Found> resolve(std::string_view path);
+
+  Registry* registry_;
+  ContentStore* store_;
+  Manifest manifest_;
+  std::vector<std::string> diffs_;
+  UnpackLimits limits_;
+  bool index_read_ = false;
+  std::vector<Descriptor> ztocs_;
+  std::vector<std::unique_ptr<LazyLayer>> layers_;
+  std::vector<std::string> tables_;
+};
+
+}  // namespace ghostfleet::image

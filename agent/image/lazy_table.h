@@ -1,0 +1,77 @@
+// What a table of contents says about a layer, for reading single files of it: eStargz's TOC at the end of the blob, a
+// SOCI zTOC beside it, or one made by reading a layer through.
+//
+// Thread rule: plain values. Parsed from untrusted bytes: limits kMaxTableBytes and kMaxTableFiles, every offset
+// inside the blob.
+// Source: aws-node.md 3.4 (zTOC: FlatBuffers, checkpoints of 32 KiB windows), 3.5 (eStargz: footer of 51 bytes,
+// stargz.index.json); the field numbers of zTOC are those of soci-snapshotter's schema.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "agent/image/tar_reader.h"
+#include "base/status.h"
+
+namespace ghostfleet::image {
+
+inline constexpr size_t kMaxTableBytes = 256u << 20;
+inline constexpr size_t kMaxTableFiles = 4'000'000;
+
+// A piece of a file in an eStargz: a gzip member in the blob.
+struct GzipPiece {
+  uint64_t blob_first = 0, blob_end = 0;  // of the member, and of what may follow in it
+  uint64_t inner = 0;                     // where the piece begins in what the member holds
+  uint64_t file_offset = 0, size = 0;
+  std::string digest;  // of the piece
+};
+
+struct TableFile {
+  TarType type = TarType::kFile;
+  std::string link;
+  uint64_t size = 0;
+  uint32_t mode = 0;
+  uint64_t tar_offset = 0;        // of the content in the tar; zTOC and whole layers
+  std::vector<GzipPiece> pieces;  // eStargz
+};
+
+// A file's name to what it is; whiteouts are apart.
+struct LayerTable {
+  std::map<std::string, TableFile> files;  // paths without a slash in front
+  std::set<std::string> whiteouts, opaque;
+
+  // Takes an entry under its name in the tar. Names that lead out are errors.
+  Status add(std::string_view name, TableFile file);
+};
+
+// The begin of a span of a gzip blob, and what is needed to go on from there.
+struct Checkpoint {
+  uint64_t blob = 0, tar = 0;
+  int bits = 0;  // of the byte before `blob` that belong to the span
+  std::string window;
+};
+
+struct Ztoc {
+  LayerTable table;
+  uint64_t blob_bytes = 0, tar_bytes = 0;
+  std::vector<Checkpoint> checkpoints;
+  std::vector<std::string> span_digests;
+
+  uint64_t span_first(size_t span) const { return checkpoints[span].blob - (checkpoints[span].bits != 0 ? 1 : 0); }
+  uint64_t span_end(size_t span) const;  // may share its last byte with the next span
+  size_t span_at(uint64_t tar_offset) const;
+};
+// Unimplemented: another compression than gzip.
+Result<Ztoc> parse_ztoc(std::string_view bytes);
+
+inline constexpr size_t kStargzFooter = 51;
+// Where the TOC begins in the blob; NotFound when the bytes are no footer of an eStargz.
+Result<uint64_t> parse_stargz_footer(std::string_view footer);
+// The JSON of the TOC; pieces end at `toc_offset` at the latest.
+Result<LayerTable> parse_stargz_toc(std::string_view json, uint64_t toc_offset);
+
+}  // namespace ghostfleet::image
