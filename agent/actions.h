@@ -40,6 +40,11 @@ struct ApiResponse {
   bool ok() const { return status >= 200 && status < 300; }
 };
 
+// Why an event was not written: the filter of its object, too many waiting, the budget of the fleet, the server said
+// no, no answer again and again, its pod was gone before its turn came.
+enum class EventDrop : unsigned char { kFilter, kQueueFull, kFleetBudget, kRefused, kNoAnswer, kPodGone };
+inline constexpr int kEventDrops = 6;
+
 // Given to the machines of ONE node.
 class Host {
  public:
@@ -52,6 +57,9 @@ class Host {
   // Arms the timer of that tag (replacing it when armed); it comes back through on_timer(tag).
   virtual void arm(Tag tag, TimePoint at) = 0;
   virtual void disarm(Tag tag) = 0;
+  // Asked before each event: whether the fleet may write another one now.
+  virtual bool may_write_event() { return true; }
+  virtual void event_dropped(EventDrop) {}
 };
 
 }  // namespace ghostfleet::agent

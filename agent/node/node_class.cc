@@ -173,7 +173,8 @@ void put_status(const NodeTemplate& t, std::string* out) {
     put("address", a.address, out);
     out->push_back('}');
   }
-  *out += fmt::format(R"(],"daemonEndpoints":{{"kubeletEndpoint":{{"Port":{}}}}})", t.kubelet_port);
+  *out += fmt::format(R"(],"daemonEndpoints":{{"kubeletEndpoint":{{"Port":{}}}}})",
+                      t.kubelet_port == 0 ? "{kubelet_port}" : std::to_string(t.kubelet_port));
   put_node_info(t, out);
   put_images(t, out);
   put_runtime(t, out);
@@ -215,12 +216,42 @@ ConditionText condition_text(NodeCondition condition, bool healthy) {
                  : ConditionText{"Ready", "False", "KubeletNotReady", "CSINode is not yet initialized"};
 }
 
+std::string_view pressure_event(NodeCondition condition, bool healthy) {
+  switch (condition) {
+    case NodeCondition::kMemoryPressure: return healthy ? "NodeHasSufficientMemory" : "NodeHasInsufficientMemory";
+    case NodeCondition::kDiskPressure: return healthy ? "NodeHasNoDiskPressure" : "NodeHasDiskPressure";
+    case NodeCondition::kPidPressure: return healthy ? "NodeHasSufficientPID" : "NodeHasInsufficientPID";
+    case NodeCondition::kReady: break;
+  }
+  return healthy ? "NodeReady" : "NodeNotReady";
+}
+
 StringPairs default_labels(const NodeTemplate& t) {
   return {{"beta.kubernetes.io/arch", t.architecture},
           {"beta.kubernetes.io/os", t.operating_system},
           {"kubernetes.io/arch", t.architecture},
           {"kubernetes.io/hostname", "{name}"},
           {"kubernetes.io/os", t.operating_system}};
+}
+
+bool is_extended_resource(std::string_view name) {
+  const size_t slash = name.find('/');
+  if (slash == std::string_view::npos || name.starts_with("requests.")) return false;
+  const std::string_view domain = name.substr(0, slash);
+  return domain != "kubernetes.io" && !domain.ends_with(".kubernetes.io");
+}
+
+std::string NodeClass::device_patch() const {
+  const auto devices = [](const StringPairs& from) {
+    std::string out;
+    for (const auto& [name, quantity] : from) {
+      if (is_extended_resource(name)) out += fmt::format(R"({}"{}":"{}")", out.empty() ? "" : ",", name, quantity);
+    }
+    return out;
+  };
+  const std::string capacity = devices(template_.capacity);
+  if (capacity.empty()) return {};
+  return fmt::format(R"({{"status":{{"allocatable":{{{}}},"capacity":{{{}}}}}}})", devices(allocatable()), capacity);
 }
 
 std::string event_name(std::string_view object, WallTime now) { return fmt::format("{}.{:x}", object, now.ns); }
@@ -324,7 +355,7 @@ std::string NodeClass::lease_body(std::string_view name, const NodeUid& uid, uin
   return out;
 }
 
-std::string NodeClass::status_patch(WallTime now, unsigned full) const {
+std::string NodeClass::status_patch(WallTime now, unsigned full, unsigned pressure) const {
   const std::string time = format_time(now);
   std::string out = R"({"status":{"$setElementOrder/conditions":[)";
   for (const std::string_view type : kConditionTypes) {
@@ -334,7 +365,7 @@ std::string NodeClass::status_patch(WallTime now, unsigned full) const {
   }
   out += R"(],"conditions":[)";
   for (int i = 0; i < kNodeConditions; ++i) {
-    const ConditionText text = condition_text(static_cast<NodeCondition>(i), true);
+    const ConditionText text = condition_text(static_cast<NodeCondition>(i), (pressure >> i & 1) == 0);
     open_element(&out);
     put("lastHeartbeatTime", time, &out);
     if ((full >> i & 1) != 0) {

@@ -34,6 +34,10 @@ struct NodeOptions {
   Duration lease_duration = std::chrono::seconds(40);
   Duration status_period = std::chrono::seconds(10);
   Duration status_report_period = std::chrono::seconds(300);
+  // Not negative: a Node that exists already when the agent starts has its extended resources set to 0, as by a kubelet
+  // without the device manager's checkpoint; those of the template return after this time. Negative: values that are
+  // there are kept.
+  Duration device_plugin_delay = Duration(-1);
 };
 
 // The four conditions a kubelet owns, in its order.
@@ -45,6 +49,8 @@ struct ConditionText {
   std::string_view type, status, reason, message;
 };
 ConditionText condition_text(NodeCondition condition, bool healthy);
+// Of the event that tells of a change: "NodeHasInsufficientMemory".
+std::string_view pressure_event(NodeCondition condition, bool healthy);
 
 // A Node event; text fields hold no character JSON would escape.
 struct NodeEventText {
@@ -70,8 +76,10 @@ class NodeClass {
   // A version of 0 leaves resourceVersion out (create).
   std::string lease_body(std::string_view name, const NodeUid& uid, uint64_t version, WallTime now) const;
   // The status patch of a heartbeat: times of all four; those in `full` (bit = NodeCondition) are written with status,
-  // reason and message, as healthy.
-  std::string status_patch(WallTime now, unsigned full) const;
+  // reason and message, as healthy but for those in `pressure`.
+  std::string status_patch(WallTime now, unsigned full, unsigned pressure = 0) const;
+  // Capacity and allocatable of the template's extended resources; empty when it has none.
+  std::string device_patch() const;
   std::string event_body(std::string_view node, const NodeEventText& event, std::string_view event_name,
                          WallTime now) const;
 
@@ -97,6 +105,9 @@ class NodeClass {
 
 // The labels a kubelet itself keeps right on an existing node, for the keys it has a value for, with places unfilled.
 StringPairs default_labels(const NodeTemplate& node_template);
+
+// A resource that devices give: its name has a domain, which is not Kubernetes' own.
+bool is_extended_resource(std::string_view name);
 
 // "oracle-0.18eccd88685a5b10"
 std::string event_name(std::string_view object, WallTime now);

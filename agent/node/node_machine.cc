@@ -10,6 +10,7 @@ namespace {
 constexpr Duration kRegisterBase = std::chrono::milliseconds(100);
 constexpr Duration kRegisterCap = std::chrono::seconds(7);
 constexpr Duration kCsiBase = std::chrono::milliseconds(30);
+constexpr uint8_t kGoneTries = 4;
 
 std::string csi_path(std::string_view name) { return "/apis/storage.k8s.io/v1/csinodes/" + std::string(name); }
 
@@ -45,7 +46,8 @@ void NodeMachine::start(NodeHost& host) {
 
 bool NodeMachine::take_over(NodeHost& host, std::string_view node_json, uint64_t lease_version) {
   std::string patch;
-  if (!look_at_existing(host, node_json, &patch)) return phase_ == Phase::kNotOurs;
+  const bool light = !host.node_class().options().full_fidelity;
+  if (!look_at_existing(host, node_json, light, &patch)) return phase_ == Phase::kNotOurs;
   lease_version_ = lease_version;
   begin_lease(host);
   if (patch.empty() && dirty_ == 0) {
@@ -73,6 +75,7 @@ void NodeMachine::posted(NodeHost& host, const ApiResponse& r) {
   if (phase_ != Phase::kPosting) return;
   if (r.ok() && scan_uid(r.body, &uid_)) {
     remember_version(r.body);
+    note_pod_cidr(host, r.body);
     dirty_ = 1u << static_cast<unsigned>(NodeCondition::kReady);
     node_is_there(host, false);
     return;
@@ -102,7 +105,7 @@ void NodeMachine::node_read(NodeHost& host, const ApiResponse& r) {
   retry_work(host, r);
 }
 
-bool NodeMachine::look_at_existing(NodeHost& host, std::string_view node_json, std::string* patch) {
+bool NodeMachine::look_at_existing(NodeHost& host, std::string_view node_json, bool ready, std::string* patch) {
   const auto node = kube::parse_json(node_json);
   const NodeClass& node_class = host.node_class();
   if (!node.ok() || !NodeUid::parse(kube::get_string(*node, "metadata.uid"), &uid_)) {
@@ -117,13 +120,23 @@ bool NodeMachine::look_at_existing(NodeHost& host, std::string_view node_json, s
   scan_node(node_json, node_class.node_template(), &view);
   remember_version(node_json);
   dirty_ = view.ready ? 0 : 1u << static_cast<unsigned>(NodeCondition::kReady);
-  *patch = reconcile_patch(*node, node_class, host.identity(), host.wall_now(), !node_class.options().full_fidelity);
+  note_pod_cidr(host, node_json);
+  const std::string_view boot_id = kube::get_string(*node, "status.nodeInfo.bootID");
+  const std::string own_boot_id = fill_places(node_class.node_template().boot_id, host.identity());
+  if (!boot_id.empty() && boot_id != own_boot_id) {
+    event(host, "Rebooted", "Node " + host.name() + " has been rebooted, boot id: " + own_boot_id, true);
+  }
+  const Duration delay = node_class.options().device_plugin_delay;
+  const bool zero = delay >= Duration(0) && !zeroed_;
+  *patch = reconcile_patch(*node, node_class, host.identity(), host.wall_now(), ready, zero, pressure_);
+  if (zero) host.arm(kDeviceTimer, host.now() + delay);
+  zeroed_ = zeroed_ || zero;
   return true;
 }
 
 void NodeMachine::use_existing(NodeHost& host, std::string_view node_json) {
   std::string patch;
-  if (!look_at_existing(host, node_json, &patch)) {
+  if (!look_at_existing(host, node_json, !host.node_class().options().full_fidelity, &patch)) {
     if (phase_ != Phase::kNotOurs) retry_work(host, {});
     return;
   }
@@ -241,9 +254,54 @@ void NodeMachine::gone(NodeHost& host) {
   host.disarm(kLeaseTimer);
   host.disarm(kWorkTimer);
   host.notice(NodeNotice::kDeleted, {});
-  if (!host.node_class().options().recreate_deleted) return;
+  const NodeOptions& options = host.node_class().options();
+  if (!options.recreate_deleted && options.full_fidelity) {
+    next_lease(host);
+    host.arm(kWorkTimer, host.now() + options.status_period);
+  }
+  if (!options.recreate_deleted) return;
   phase_ = Phase::kPosting;
   host.arm(kWorkTimer, host.now() + host.rng().between(std::chrono::milliseconds(500), std::chrono::seconds(5)));
+}
+
+// A kubelet whose Node is gone goes on: its status loop finds none in the watch's cache and asks for it four times each
+// period; it never registers again (kubelet.md 7.5).
+void NodeMachine::look_for_gone(NodeHost& host, const ApiResponse& r) {
+  if (phase_ != Phase::kGone) return;
+  if (r.ok()) return come_back(host, r.body);
+  const bool again = ++work_tries_ < kGoneTries;
+  if (again) return host.send(get_request(kTagGone, NodeClass::node_path(host.name()), Priority::kStatus));
+  work_tries_ = 0;
+  host.arm(kWorkTimer, host.now() + host.node_class().options().status_period);
+}
+
+// Somebody made the Node again: status and lease go on with it; its CSINode stays as it is.
+void NodeMachine::come_back(NodeHost& host, std::string_view node_json) {
+  if (!host.node_class().options().full_fidelity) return use_existing(host, node_json);
+  std::string patch;
+  if (!look_at_existing(host, node_json, true, &patch)) {
+    if (phase_ != Phase::kNotOurs) phase_ = Phase::kGone;
+    return;
+  }
+  work_tries_ = 0;
+  phase_ = Phase::kBecomingReady;
+  host.disarm(kWorkTimer);
+  host.notice(NodeNotice::kRegistered, "existing");
+  if (patch.empty()) patch = host.node_class().status_patch(host.wall_now(), dirty_);
+  send_status(host, std::move(patch));
+}
+
+// The plugins of the template's devices register again after a restart without checkpoint.
+void NodeMachine::register_devices(NodeHost& host) {
+  std::string patch = host.node_class().device_patch();
+  if (patch.empty() || !registered()) return;
+  host.send({Verb::kPatch, BodyType::kStrategicMergePatch, Priority::kStatus, kTagDevices,
+             NodeClass::node_path(host.name()) + "/status?timeout=10s", std::move(patch), kHeartbeatTimeout});
+}
+
+void NodeMachine::devices_registered(NodeHost& host, const ApiResponse& r) {
+  if (r.ok()) return remember_version(r.body);
+  if (registered()) host.arm(kDeviceTimer, host.now() + host.node_class().options().status_period);
 }
 
 void NodeMachine::remember_version(std::string_view node_json) {
@@ -264,6 +322,8 @@ void NodeMachine::on_response(NodeHost& host, Tag tag, const ApiResponse& r) {
     case kTagReread: return reread(host, r);
     case kTagLease: return lease_answered(host, r);
     case kTagEvent: return event_answered(host, r);
+    case kTagGone: return look_for_gone(host, r);
+    case kTagDevices: return devices_registered(host, r);
     default: return;
   }
 }
@@ -271,6 +331,7 @@ void NodeMachine::on_response(NodeHost& host, Tag tag, const ApiResponse& r) {
 void NodeMachine::on_timer(NodeHost& host, Tag tag) {
   if (tag == kLeaseTimer) return lease_due(host);
   if (tag == kEventTimer) return pump_events(host);
+  if (tag == kDeviceTimer) return register_devices(host);
   switch (phase_) {
     case Phase::kPosting: return post_node(host);
     case Phase::kReading:
@@ -278,6 +339,7 @@ void NodeMachine::on_timer(NodeHost& host, Tag tag) {
     case Phase::kCsiNode: return begin_csi_node(host);
     case Phase::kBecomingReady:
     case Phase::kRunning: return status_due(host);
+    case Phase::kGone: return host.send(get_request(kTagGone, NodeClass::node_path(host.name()), Priority::kStatus));
     default: return;
   }
 }

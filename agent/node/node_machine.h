@@ -45,6 +45,8 @@ class NodeHost : public Host {
   virtual void notice(NodeNotice what, std::string_view detail) = 0;
   // A renewal was acknowledged `lateness` after it was due.
   virtual void renewed(Duration lateness) = 0;
+  // A heartbeat failed for the second time or more in a row: a kubelet closes its idle connections then.
+  virtual void heartbeat_failed() {}
 };
 
 // What a watch or a list says of a node, as far as a machine cares.
@@ -68,13 +70,14 @@ class NodeMachine {
     kCsiNode,        // CSINode being made
     kBecomingReady,  // PATCH Ready=True
     kRunning,        // waiting for the next status report
-    kGone,           // deleted under us
+    kGone,           // deleted under us. In full fidelity lease and status go on asking for it, as a kubelet's do
     kNotOurs,
   };
   static constexpr Tag kLeaseTimer = 1;
   static constexpr Tag kWorkTimer = 2;
   static constexpr Tag kEventTimer = 3;
-  static constexpr int kTimers = 3;
+  static constexpr Tag kDeviceTimer = 4;  // device plugins register
+  static constexpr int kTimers = 4;
 
   NodeMachine() = default;
 
@@ -90,6 +93,15 @@ class NodeMachine {
   // From a watch: the Node as it is now; the Node was deleted.
   void on_node_seen(NodeHost& host, std::string_view node_json);
   void on_node_deleted(NodeHost& host, const NodeUid& uid);
+  // What the node is short of (bit = NodeCondition), as whoever watches its pods has found. Written at the next tick of
+  // the status.
+  void set_pressure(NodeHost& host, unsigned pressure);
+  // So many devices of these resources are unhealthy: the allocatable of the Node, as it is now, is brought to the
+  // rest.
+  void report_devices(NodeHost& host, const std::vector<std::pair<std::string, uint32_t>>& unhealthy,
+                      std::string_view node_json);
+  // A pod is about to be evicted to win back this resource ("memory").
+  void reclaiming(NodeHost& host, std::string_view resource);
 
   Phase phase() const { return phase_; }
   bool registered() const { return phase_ >= Phase::kReconciling && phase_ <= Phase::kRunning; }
@@ -117,7 +129,7 @@ class NodeMachine {
   void node_read(NodeHost& host, const ApiResponse& r);
   void use_existing(NodeHost& host, std::string_view node_json);
   // The patch an existing node needs, its uid and version taken; false: it is not ours, or no Node.
-  bool look_at_existing(NodeHost& host, std::string_view node_json, std::string* patch);
+  bool look_at_existing(NodeHost& host, std::string_view node_json, bool ready, std::string* patch);
   void reconciled(NodeHost& host, const ApiResponse& r);
   void node_is_there(NodeHost& host, bool existing);
   void begin_csi_node(NodeHost& host);
@@ -125,11 +137,17 @@ class NodeMachine {
   void csi_node_done(NodeHost& host);
   void retry_work(NodeHost& host, const ApiResponse& r);
   void gone(NodeHost& host);
+  void look_for_gone(NodeHost& host, const ApiResponse& r);
+  void come_back(NodeHost& host, std::string_view node_json);
+  void register_devices(NodeHost& host);
+  void devices_registered(NodeHost& host, const ApiResponse& r);
+  void note_pod_cidr(NodeHost& host, std::string_view node_json);
   void not_ours(NodeHost& host, std::string_view why);
 
   // status (node_machine_status.cc)
   void status_due(NodeHost& host);
   void patch_status(NodeHost& host);
+  void tell_pressure(NodeHost& host);
   void send_status(NodeHost& host, std::string body);
   void reread(NodeHost& host, const ApiResponse& r);
   void became_ready(NodeHost& host, bool transition);
@@ -148,8 +166,10 @@ class NodeMachine {
   void next_lease(NodeHost& host);
 
   // events (node_machine_events.cc)
-  void event(NodeHost& host, std::string_view reason, std::string message, bool warning = false);
-  void node_event(NodeHost& host, std::string_view reason);
+  enum class Weight : unsigned char { kUsual, kRare };  // rare ones are written in a fleet with few events too
+  void event(NodeHost& host, std::string_view reason, std::string message, bool warning = false,
+             Weight weight = Weight::kUsual);
+  void node_event(NodeHost& host, std::string_view reason, Weight weight = Weight::kUsual);
   void pressure_events(NodeHost& host);
   void pump_events(NodeHost& host);
   void event_answered(NodeHost& host, const ApiResponse& r);
@@ -162,19 +182,23 @@ class NodeMachine {
   TimePoint lease_due_;
   TimePoint report_due_;
   std::unique_ptr<Extra> extra_;
+  uint32_t pod_cidr_ = 0;  // a hash of spec.podCIDR as last seen
   Phase phase_ = Phase::kNew;
   LeaseStep lease_step_ = LeaseStep::kOff;
   uint8_t work_tries_ = 0;
   uint8_t lease_tries_ = 0;
   uint8_t csi_tries_ = 0;
-  uint8_t dirty_ = 0;      // conditions to write in full: bit = NodeCondition
-  uint8_t sent_ = 0;       // those in the PATCH that is on its way
-  bool patching_ = false;  // a status PATCH is on its way
-  bool reread_ = false;    // labels differ: read the node and reconcile at the next status
+  uint8_t dirty_ = 0;          // conditions to write in full: bit = NodeCondition
+  uint8_t sent_ = 0;           // those in the PATCH that is on its way
+  uint8_t pressure_ = 0;       // conditions that are True because the node is short of something
+  uint8_t told_pressure_ = 0;  // by events
+  bool patching_ = false;      // a status PATCH is on its way
+  bool reread_ = false;        // labels differ: read the node and reconcile at the next status
   bool first_write_ = true;
   bool ready_ = false;
   bool forbidden_ = false;  // the POST was refused with 403
   bool announced_ = false;  // kReady was told
+  bool zeroed_ = false;     // extended resources were set to 0 at registration
 };
 
 }  // namespace ghostfleet::agent

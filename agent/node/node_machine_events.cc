@@ -10,9 +10,9 @@ namespace {
 constexpr std::string_view kEvents = "/api/v1/namespaces/default/events";
 constexpr size_t kMaxQueued = 1000;  // as a kubelet's recorder
 
-bool wanted(const NodeOptions& options, std::string_view reason) {
+bool wanted(const NodeOptions& options, std::string_view reason, bool rare) {
   if (options.events == NodeEvents::kAll) return true;
-  return options.events == NodeEvents::kFew && (reason == "Starting" || reason == "NodeReady");
+  return options.events == NodeEvents::kFew && (rare || reason == "Starting" || reason == "NodeReady");
 }
 
 std::string repeat_patch(const NodeEventText& text, int count, WallTime now) {
@@ -21,9 +21,13 @@ std::string repeat_patch(const NodeEventText& text, int count, WallTime now) {
 
 }  // namespace
 
-void NodeMachine::event(NodeHost& host, std::string_view reason, std::string message, bool warning) {
+void NodeMachine::event(NodeHost& host, std::string_view reason, std::string message, bool warning, Weight weight) {
   const NodeClass& node_class = host.node_class();
-  if (!wanted(node_class.options(), reason)) return;
+  if (!wanted(node_class.options(), reason, weight == Weight::kRare)) return;
+  if (!host.may_write_event()) {
+    host.event_dropped(EventDrop::kFleetBudget);
+    return;
+  }
   const std::string& node = host.name();
   const WallTime now = host.wall_now();
   NodeEventText text{warning ? "Warning" : "Normal", reason, std::move(message)};
@@ -32,7 +36,10 @@ void NodeMachine::event(NodeHost& host, std::string_view reason, std::string mes
                            node_class.event_body(node, text, event_name(node, now), now), Priority::kBulk));
     return;
   }
-  if (extra_->queue.size() >= kMaxQueued) return;
+  if (extra_->queue.size() >= kMaxQueued) {
+    host.event_dropped(EventDrop::kQueueFull);
+    return;
+  }
   for (Extra::SentEvent& sent : extra_->sent) {
     if (sent.text.reason != text.reason || sent.text.message != text.message) continue;
     ++sent.count;
@@ -49,8 +56,8 @@ void NodeMachine::event(NodeHost& host, std::string_view reason, std::string mes
   pump_events(host);
 }
 
-void NodeMachine::node_event(NodeHost& host, std::string_view reason) {
-  event(host, reason, fmt::format("Node {} status is now: {}", host.name(), reason));
+void NodeMachine::node_event(NodeHost& host, std::string_view reason, Weight weight) {
+  event(host, reason, fmt::format("Node {} status is now: {}", host.name(), reason), false, weight);
 }
 
 void NodeMachine::pressure_events(NodeHost& host) {

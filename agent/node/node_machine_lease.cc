@@ -123,6 +123,7 @@ void NodeMachine::lease_failed(NodeHost& host, const ApiResponse& r) {
   if (r.status == 400 || r.status == 422) lease_version_ = 0;  // what we hold is no version the server takes
   const bool told_to_wait = r.retry_after > Duration(0);
   if (lease_tries_ < 60) ++lease_tries_;
+  if (options.full_fidelity && lease_tries_ > 1) host.heartbeat_failed();
   if (options.full_fidelity && lease_step_ == LeaseStep::kUpdate && lease_tries_ < kTriesInARow && !told_to_wait) {
     return send_lease(host, LeaseStep::kUpdate);
   }

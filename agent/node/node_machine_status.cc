@@ -38,10 +38,7 @@ bool scan_node(std::string_view json, const NodeTemplate& node_template, NodeVie
 }
 
 void NodeMachine::on_node_seen(NodeHost& host, std::string_view node_json) {
-  if (phase_ == Phase::kGone) {
-    use_existing(host, node_json);  // somebody made it again
-    return;
-  }
+  if (phase_ == Phase::kGone) return come_back(host, node_json);
   NodeView view;
   if (phase_ < Phase::kBecomingReady || phase_ > Phase::kRunning) return;
   if (!scan_node(node_json, host.node_class().node_template(), &view)) return;
@@ -49,14 +46,29 @@ void NodeMachine::on_node_seen(NodeHost& host, std::string_view node_json) {
     uid_ = view.uid;
     lease_version_ = status_version_ = 0;
   }
+  note_pod_cidr(host, node_json);
   if (view.version < status_version_ || phase_ != Phase::kRunning) return;
   const bool waited = dirty_ != 0 || reread_;
-  dirty_ |= static_cast<uint8_t>(view.unhealthy);
+  dirty_ |= static_cast<uint8_t>(view.unhealthy ^ pressure_);
   reread_ = reread_ || view.labels_differ;
   // A kubelet notices at its next tick; the moment within the period is drawn, so that a fleet spreads.
   if (!waited && (dirty_ != 0 || reread_) && !patching_) {
     host.arm(kWorkTimer, host.now() + host.rng().between(Duration(0), host.node_class().options().status_period));
   }
+}
+
+// A kubelet that sees another podCIDR tells its runtime, and writes its status at the next tick though nothing in it
+// has changed. (A fleet in light fidelity does not: a controller that numbers nodes would cost one write for each.)
+void NodeMachine::note_pod_cidr(NodeHost& host, std::string_view node_json) {
+  if (!host.node_class().options().full_fidelity) return;
+  uint32_t hash = 2166136261u;  // FNV-1a
+  for (const char c : scan_string(scan_path(node_json, {"spec", "podCIDR"}))) {
+    hash = (hash ^ static_cast<unsigned char>(c)) * 16777619u;
+  }
+  const uint32_t before = std::exchange(pod_cidr_, hash);
+  if (before == 0 || before == hash || phase_ != Phase::kRunning || patching_) return;
+  report_due_ = host.now() + host.rng().between(Duration(0), host.node_class().options().status_period);
+  host.arm(kWorkTimer, report_due_);
 }
 
 void NodeMachine::status_due(NodeHost& host) {
@@ -72,14 +84,61 @@ void NodeMachine::reread(NodeHost& host, const ApiResponse& r) {
   reread_ = false;
   const auto node = kube::parse_json(r.body);
   std::string patch;
-  if (node.ok()) patch = reconcile_patch(*node, host.node_class(), host.identity(), host.wall_now(), true);
+  if (node.ok()) {
+    patch = reconcile_patch(*node, host.node_class(), host.identity(), host.wall_now(), true, false, pressure_);
+  }
   if (patch.empty()) return patch_status(host);
+  tell_pressure(host);
   dirty_ = 0;
   send_status(host, std::move(patch));
 }
 
 void NodeMachine::patch_status(NodeHost& host) {
-  send_status(host, host.node_class().status_patch(host.wall_now(), dirty_));
+  tell_pressure(host);
+  send_status(host, host.node_class().status_patch(host.wall_now(), dirty_, pressure_));
+}
+
+void NodeMachine::tell_pressure(NodeHost& host) {
+  const unsigned changed = std::exchange(told_pressure_, pressure_) ^ pressure_;
+  for (int i = 0; i < kNodeConditions; ++i) {
+    if ((changed >> i & 1) == 0) continue;
+    node_event(host, pressure_event(static_cast<NodeCondition>(i), (pressure_ >> i & 1) == 0), Weight::kRare);
+  }
+}
+
+void NodeMachine::set_pressure(NodeHost& host, unsigned pressure) {
+  const unsigned changed = std::exchange(pressure_, static_cast<uint8_t>(pressure)) ^ pressure;
+  if (changed == 0) return;
+  const bool waited = dirty_ != 0 || reread_;
+  dirty_ |= static_cast<uint8_t>(changed);
+  if (waited || patching_ || phase_ != Phase::kRunning) return;
+  host.arm(kWorkTimer, host.now() + host.rng().between(Duration(0), host.node_class().options().status_period));
+}
+
+void NodeMachine::report_devices(NodeHost& host, const std::vector<std::pair<std::string, uint32_t>>& unhealthy,
+                                 std::string_view node_json) {
+  if (!registered() || scan_version(node_json) < status_version_) return;
+  const std::string_view have = scan_path(node_json, {"status", "allocatable"});
+  std::string patch;
+  for (const auto& [name, quantity] : host.node_class().allocatable()) {
+    int64_t healthy = 0;
+    const auto [end, error] = std::from_chars(quantity.data(), quantity.data() + quantity.size(), healthy);
+    if (!is_extended_resource(name) || error != std::errc() || end != quantity.data() + quantity.size()) continue;
+    for (const auto& [resource, count] : unhealthy) {
+      if (resource == name) healthy = std::max<int64_t>(healthy - count, 0);
+    }
+    const std::string wanted = std::to_string(healthy);
+    if (scan_string(scan_member(have, name)) == wanted) continue;
+    patch += (patch.empty() ? "\"" : ",\"") + name + "\":\"" + wanted + "\"";
+  }
+  if (patch.empty()) return;
+  host.send({Verb::kPatch, BodyType::kStrategicMergePatch, Priority::kStatus, kTagDevices,
+             NodeClass::node_path(host.name()) + "/status?timeout=10s", R"({"status":{"allocatable":{)" + patch + "}}}",
+             kHeartbeatTimeout});
+}
+
+void NodeMachine::reclaiming(NodeHost& host, std::string_view resource) {
+  event(host, "EvictionThresholdMet", "Attempting to reclaim " + std::string(resource), true, Weight::kRare);
 }
 
 void NodeMachine::send_status(NodeHost& host, std::string body) {
@@ -101,6 +160,7 @@ void NodeMachine::status_patched(NodeHost& host, const ApiResponse& r) {
   if (!r.ok()) {
     dirty_ |= sent_;
     const bool full = host.node_class().options().full_fidelity;
+    if (full && work_tries_ > 0) host.heartbeat_failed();
     if (full && ++work_tries_ < kHeartbeatTries) return patch_status(host);
     const Duration cap = host.node_class().options().status_period;
     const Duration wait = full ? cap : backoff(host, work_tries_++, r, kStatusBase, cap, true);

@@ -50,6 +50,8 @@ class FakeApi final : public NodeHost {
     worst_lateness = std::max(worst_lateness, lateness);
   }
 
+  void heartbeat_failed() override { ++heartbeat_failures; }
+
   bool noticed(NodeNotice what) const {
     return std::any_of(notices.begin(), notices.end(), [what](const auto& n) { return n.first == what; });
   }
@@ -115,7 +117,7 @@ class FakeApi final : public NodeHost {
   std::vector<std::pair<NodeNotice, std::string>> notices;
   // Answers instead of the API when it gives a status.
   std::function<std::optional<ApiResponse>(const ApiRequest&)> fault;
-  int renewals = 0;
+  int renewals = 0, heartbeat_failures = 0;
   Duration worst_lateness{0};
   uint64_t version = 100;
   uint64_t uids = 0;
@@ -505,6 +507,61 @@ TEST(NodeMachine, ANodeMadeAgainBySomebodyIsResumed) {
   ASSERT_NE(api.lease(), nullptr);
 }
 
+TEST(NodeMachine, APressureIsWrittenAtTheNextTickAndTakenBack) {
+  FakeApi api;
+  NodeMachine m;
+  m.start(api);
+  api.run(m, seconds(5));
+  m.set_pressure(api, 1u << static_cast<unsigned>(NodeCondition::kMemoryPressure));
+  m.reclaiming(api, "memory");
+  api.run(m, seconds(11));
+  EXPECT_EQ(api.condition("MemoryPressure"), "True");
+  EXPECT_EQ(api.condition("MemoryPressure", "reason"), "KubeletHasInsufficientMemory");
+  EXPECT_EQ(api.condition("DiskPressure"), "False");
+  EXPECT_EQ(api.condition("Ready"), "True");
+  // Its own condition, seen in the watch, is no reason to write; one that somebody clears is.
+  const auto writes = api.patches.size();
+  m.on_node_seen(api, kube::to_json(*api.node()));
+  api.run(m, seconds(11));
+  EXPECT_EQ(api.patches.size(), writes);
+  api.set_condition("MemoryPressure", "False");
+  m.on_node_seen(api, kube::to_json(*api.node()));
+  api.run(m, seconds(11));
+  EXPECT_EQ(api.condition("MemoryPressure"), "True");
+  m.set_pressure(api, 0);
+  api.run(m, seconds(11));
+  EXPECT_EQ(api.condition("MemoryPressure"), "False");
+  EXPECT_EQ(api.condition("MemoryPressure", "reason"), "KubeletHasSufficientMemory");
+  std::vector<std::string> reasons;
+  for (const auto& [path, object] : api.objects) {
+    if (path.find("/events") != std::string::npos) reasons.emplace_back(kube::get_string(object, "reason"));
+  }
+  for (const char* reason : {"EvictionThresholdMet", "NodeHasInsufficientMemory", "NodeHasSufficientMemory"}) {
+    EXPECT_EQ(std::count(reasons.begin(), reasons.end(), reason), 1) << reason;
+  }
+}
+
+TEST(NodeMachine, UnhealthyDevicesAreNotAllocatable) {
+  FakeApi api;
+  NodeMachine m;
+  m.start(api);
+  api.run(m, seconds(5));
+  const auto gpus = [&](const char* list) {
+    return std::string(kube::find_key(*kube::find_path(*api.node(), list), "nvidia.com/gpu")->get_string());
+  };
+  m.report_devices(api, {{"nvidia.com/gpu", 3}}, kube::to_json(*api.node()));
+  api.run(m, seconds(1));
+  EXPECT_EQ(gpus("status.allocatable"), "5");
+  EXPECT_EQ(gpus("status.capacity"), "8");
+  const auto writes = api.patches.size();
+  m.report_devices(api, {{"nvidia.com/gpu", 3}}, kube::to_json(*api.node()));
+  api.run(m, seconds(1));
+  EXPECT_EQ(api.patches.size(), writes);
+  m.report_devices(api, {}, kube::to_json(*api.node()));
+  api.run(m, seconds(1));
+  EXPECT_EQ(gpus("status.allocatable"), "8");
+}
+
 TEST(NodeMachine, ALabelSomebodyTookAwayComesBack) {
   FakeApi api(fleet_options());
   NodeMachine m;
@@ -545,6 +602,104 @@ TEST(NodeMachine, GarbageAnswersEndInRetriesNotInACrash) {
   api.fault = nullptr;
   api.run(m, seconds(20));
   EXPECT_TRUE(m.ready());
+}
+
+TEST(NodeMachine, AKubeletWhoseNodeIsDeletedGoesOnAsking) {
+  FakeApi api(full_options());
+  NodeMachine m;
+  m.start(api);
+  api.run(m, seconds(30));
+  ASSERT_TRUE(m.ready());
+  api.objects.clear();
+  m.on_node_deleted(api, m.uid());
+  api.log.clear();
+  api.run(m, seconds(32));
+  EXPECT_EQ(api.count("POST"), 0);
+  EXPECT_EQ(api.count("GET /api/v1/nodes/n-1 404"), 12);             // four in each of three periods
+  EXPECT_GE(api.count("GET /api/v1/nodes/n-1?timeout=10s 404"), 3);  // of the lease
+  api.put_node(R"({"metadata":{"name":"n-1"},"spec":{},"status":{}})");
+  api.log.clear();
+  m.on_node_seen(api, kube::to_json(*api.node()));
+  api.run(m, seconds(25));
+  EXPECT_TRUE(m.ready());
+  EXPECT_EQ(api.condition("Ready"), "True");
+  ASSERT_NE(api.lease(), nullptr);
+  EXPECT_EQ(kube::get_string((*kube::get_array(*api.lease(), "metadata.ownerReferences"))[0], "uid"),
+            "5b0c1c7e-0000-4000-8000-00000000aaaa");
+  EXPECT_EQ(api.count("POST /apis/storage.k8s.io/v1/csinodes"), 0);
+}
+
+TEST(NodeMachine, ARebootIsTold) {
+  FakeApi api(full_options());
+  api.put_node(R"({"metadata":{"name":"n-1"},"spec":{},"status":{"nodeInfo":{"bootID":"another"}}})");
+  NodeMachine m;
+  m.start(api);
+  api.run(m, seconds(20));
+  const std::string boot_id(kube::get_string(*api.node(), "status.nodeInfo.bootID"));
+  EXPECT_EQ(boot_id, api.identity().boot_id);
+  size_t told = 0;
+  for (const auto& [path, object] : api.objects) {
+    if (kube::get_string(object, "reason") != "Rebooted") continue;
+    ++told;
+    EXPECT_EQ(kube::get_string(object, "type"), "Warning");
+    EXPECT_EQ(kube::get_string(object, "message"), "Node n-1 has been rebooted, boot id: " + boot_id);
+  }
+  EXPECT_EQ(told, 1u);
+}
+
+TEST(NodeMachine, WithoutACheckpointDevicesAreZeroUntilTheirPluginsRegister) {
+  for (const int delay : {-1, 20}) {
+    NodeOptions options = full_options();
+    options.device_plugin_delay = seconds(delay);
+    FakeApi api(options);
+    api.put_node(
+        R"({"metadata":{"name":"n-1"},"spec":{},"status":{"capacity":{"cpu":"16","nvidia.com/gpu":"8",)"
+        R"("example.test/dongle":"4"},"allocatable":{"cpu":"16","nvidia.com/gpu":"8","example.test/dongle":"4"}}})");
+    NodeMachine m;
+    m.start(api);
+    api.run(m, seconds(5));
+    const auto capacity = [&](const char* name) {
+      return std::string(api.node()->at("status").at("capacity").at(name).as_string().c_str());
+    };
+    EXPECT_EQ(capacity("nvidia.com/gpu"), delay < 0 ? "8" : "0");
+    EXPECT_EQ(capacity("example.test/dongle"), delay < 0 ? "4" : "0");
+    api.run(m, seconds(30));
+    EXPECT_EQ(capacity("cpu"), "16");
+    EXPECT_EQ(capacity("nvidia.com/gpu"), "8");
+    EXPECT_EQ(capacity("example.test/dongle"), delay < 0 ? "4" : "0");
+    EXPECT_EQ(api.node()->at("status").at("allocatable").at("nvidia.com/gpu"), "8");
+  }
+}
+
+TEST(NodeMachine, AnotherPodCidrForcesAStatusWrite) {
+  FakeApi api(full_options());
+  NodeMachine m;
+  m.start(api);
+  api.run(m, seconds(30));
+  const size_t before = api.patches.size();
+  m.on_node_seen(api, kube::to_json(*api.node()));
+  api.run(m, seconds(11));
+  EXPECT_EQ(api.patches.size(), before);
+  kube::set_path(*api.node(), "spec.podCIDR", "10.1.2.0/24");
+  api.stamp(*api.node());
+  m.on_node_seen(api, kube::to_json(*api.node()));
+  api.run(m, seconds(11));
+  EXPECT_EQ(api.patches.size(), before + 1);
+}
+
+TEST(NodeMachine, FromTheSecondFailedHeartbeatOnIdleConnectionsAreClosed) {
+  FakeApi api(full_options());
+  NodeMachine m;
+  m.start(api);
+  api.run(m, seconds(30));
+  int failures = 0;
+  api.fault = [&](const ApiRequest& r) -> std::optional<ApiResponse> {
+    if (r.verb == Verb::kPut && failures < 3) return ++failures, ApiResponse{0, {}, {}};
+    return std::nullopt;
+  };
+  api.run(m, seconds(12));
+  EXPECT_EQ(failures, 3);
+  EXPECT_EQ(api.heartbeat_failures, 2);
 }
 
 }  // namespace

@@ -36,7 +36,8 @@ Json* find_condition(JsonArray& conditions, std::string_view type) {
   return nullptr;
 }
 
-// One of our four conditions: said anew when its status differs, its missing times filled otherwise. True when changed.
+// One of our four conditions: said anew when its status differs; otherwise its words are made ours and its missing
+// times filled. True when changed.
 bool fix_condition(JsonArray& conditions, const ConditionText& text, std::string_view time) {
   Json* have = find_condition(conditions, text.type);
   if (have != nullptr && kube::get_string(*have, "status") == text.status) {
@@ -44,6 +45,11 @@ bool fix_condition(JsonArray& conditions, const ConditionText& text, std::string
     for (const std::string_view key : {"lastTransitionTime", "lastHeartbeatTime"}) {
       if (!kube::get_string(*have, key).empty()) continue;
       have->get_object()[key] = time;
+      changed = true;
+    }
+    for (const auto& [key, value] : {std::pair("reason", text.reason), std::pair("message", text.message)}) {
+      if (kube::get_string(*have, key) == value) continue;
+      have->get_object()[key] = value;
       changed = true;
     }
     return changed;
@@ -63,14 +69,20 @@ bool fix_condition(JsonArray& conditions, const ConditionText& text, std::string
   return true;
 }
 
-bool fix_conditions(Json& node, bool ready, WallTime now) {
+bool says_ready(JsonArray& conditions) {
+  const Json* have = find_condition(conditions, "Ready");
+  return have != nullptr && kube::get_string(*have, "status") == "True";
+}
+
+bool fix_conditions(Json& node, bool ready, unsigned pressure, WallTime now) {
   JsonArray& conditions = kube::ensure_array(node, "status.conditions");
   const std::string time = format_time(now);
   bool changed = false;
   for (int i = 0; i < kNodeConditions; ++i) {
     const auto condition = static_cast<NodeCondition>(i);
-    if (condition == NodeCondition::kReady && !ready) continue;
-    changed = fix_condition(conditions, condition_text(condition, true), time) || changed;
+    // Ready is for later, but somebody may have said it already.
+    if (condition == NodeCondition::kReady && !ready && !says_ready(conditions)) continue;
+    changed = fix_condition(conditions, condition_text(condition, (pressure >> i & 1) == 0), time) || changed;
   }
   return changed;
 }
@@ -105,6 +117,14 @@ void fill_status(const Json& wanted, Json& node, bool overwrite) {
   }
 }
 
+void zero_extended_resources(Json& node) {
+  for (const std::string_view list : {"status.capacity", "status.allocatable"}) {
+    for (auto& [name, quantity] : kube::ensure_object(node, list)) {
+      if (is_extended_resource(name)) quantity = "0";
+    }
+  }
+}
+
 // A kubelet replaces the addresses as a whole: the list is tagged to merge by type, which would keep stale ones.
 void replace_addresses(Json& patch) {
   Json* addresses = kube::find_path(patch, "status.addresses");
@@ -123,7 +143,7 @@ Ownership ownership_of(const Json& node, const NodeOptions& options) {
 }
 
 std::string reconcile_patch(const Json& existing, const NodeClass& node_class, const NodeIdentity& identity,
-                            WallTime now, bool ready) {
+                            WallTime now, bool ready, bool zero_devices, unsigned pressure) {
   const auto wanted = kube::parse_json(node_class.node_body(identity, now, {}));
   const kube::KindInfo* kind = kube::find_kind("", "v1", "Node");
   if (!wanted.ok() || kind == nullptr || kind->type == nullptr) return {};
@@ -136,7 +156,8 @@ std::string reconcile_patch(const Json& existing, const NodeClass& node_class, c
   if (foreign) claim(after, node_class.options());
   fix_labels(*wanted, after, node_class, !adopted);
   fill_status(*wanted, after, !adopted);
-  fix_conditions(after, ready, now);
+  if (zero_devices) zero_extended_resources(after);
+  fix_conditions(after, ready, pressure, now);
   if (kube::json_equal(before, after)) return {};
   Json patch = kube::make_strategic_merge_patch(before, after, *kind->type);
   if (!patch.is_object() || patch.get_object().empty()) return {};

@@ -3,7 +3,8 @@
 // watch shows a node that differs.
 //
 // What others wrote stays: conditions beyond the four of a kubelet, capacity and allocatable values that are already
-// there (a user's hand-made resource survives a restart; a kubelet would zero it), labels, taints and spec.
+// there (a user's hand-made resource survives a restart; a kubelet without its checkpoint would zero it, and so does
+// `zero_devices`), labels, taints and spec.
 // Thread rule: pure functions.
 #pragma once
 
@@ -22,8 +23,9 @@ enum class Ownership : unsigned char {
 Ownership ownership_of(const kube::Json& node, const NodeOptions& options);
 
 // The body of the PATCH of .../status, empty when nothing but heartbeat times would change. With `ready` the node's
-// Ready condition is wanted True, else it is left as it is.
+// Ready condition is wanted True, else it is left as it is. With `zero_devices` all extended resources become 0.
+// `pressure` (bit = NodeCondition): conditions that are True because the node is short of something.
 std::string reconcile_patch(const kube::Json& existing, const NodeClass& node_class, const NodeIdentity& identity,
-                            WallTime now, bool ready);
+                            WallTime now, bool ready, bool zero_devices = false, unsigned pressure = 0);
 
 }  // namespace ghostfleet::agent

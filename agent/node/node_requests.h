@@ -28,6 +28,8 @@ enum NodeTag : Tag {
   kTagReread,
   kTagLease,
   kTagEvent,
+  kTagGone,
+  kTagDevices,
 };
 
 inline constexpr Duration kHeartbeatTimeout = std::chrono::seconds(10);

@@ -14,9 +14,11 @@ std::string place_value(std::string_view place, const NodeIdentity& id) {
   if (place == "region") return id.region;
   if (place == "instance_id") return id.instance_id;
   if (place == "internal_ip") return id.internal_ip;
+  if (place == "second_ip") return id.second_ip;
   if (place == "machine_id") return id.machine_id;
   if (place == "system_uuid") return id.system_uuid;
   if (place == "boot_id") return id.boot_id;
+  if (place == "kubelet_port") return std::to_string(id.kubelet_port);
   std::string dashed = id.internal_ip;
   std::replace(dashed.begin(), dashed.end(), '.', '-');
   return dashed;
@@ -66,8 +68,8 @@ Status check_resources(std::string_view field, const StringPairs& resources) {
 
 const std::vector<std::string_view>& node_places() {
   static const std::vector<std::string_view> kPlaces = {"name",        "index",       "zone",      "region",
-                                                        "instance_id", "internal_ip", "dashed_ip", "machine_id",
-                                                        "system_uuid", "boot_id"};
+                                                        "instance_id", "internal_ip", "second_ip", "dashed_ip",
+                                                        "machine_id",  "system_uuid", "boot_id",   "kubelet_port"};
   return kPlaces;
 }
 
@@ -108,7 +110,6 @@ Status check_template(const NodeTemplate& t) {
                               "\" is none of InternalIP, Hostname, InternalDNS, ExternalIP, ExternalDNS");
     }
   }
-  if (t.kubelet_port == 0) return invalid_argument("kubelet_port: 0 is no port");
   return Status::ok_status();
 }
 

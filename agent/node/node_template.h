@@ -2,7 +2,8 @@
 // of them has for itself. Both are plain values; a NodeClass (node_class.h) turns a template into rendered bytes once.
 //
 // Every string value of labels, annotations, taints, provider_id and addresses may hold places that are filled for each
-// node: {name} {index} {zone} {region} {instance_id} {internal_ip} {dashed_ip} {machine_id} {system_uuid} {boot_id}.
+// node: {name} {index} {zone} {region} {instance_id} {internal_ip} {dashed_ip} {machine_id} {system_uuid} {boot_id}
+// {kubelet_port} {second_ip}.
 // ("ip-{dashed_ip}.{region}.compute.internal" is how EC2 names hosts.) Other braces are kept as they are.
 //
 // Units: quantities are the text the API shows ("192", "2097152000Ki"); sizes are bytes.
@@ -44,7 +45,7 @@ struct NodeTemplate {
   StringPairs allocatable;  // empty: the same as capacity
   std::string provider_id;  // with places; empty: none
   std::vector<NodeAddress> addresses = {{"InternalIP", "{internal_ip}"}, {"Hostname", "{name}"}};
-  uint16_t kubelet_port = 10250;  // of daemonEndpoints
+  uint16_t kubelet_port = 10250;  // of daemonEndpoints; 0: that of the node's identity
 
   std::string kubelet_version = "v1.36.3";
   std::string os_image = "Amazon Linux 2023.8";
@@ -74,9 +75,11 @@ struct NodeIdentity {
   std::string region;
   std::string instance_id;  // "i-0123456789abcdef0"
   std::string internal_ip;
+  std::string second_ip;    // InternalIP of the other address family; empty: none
   std::string machine_id;   // 32 hex digits
   std::string system_uuid;  // canonical UUID
   std::string boot_id;      // canonical UUID
+  uint16_t kubelet_port = 10250;
 };
 
 // The names of all places, for messages.

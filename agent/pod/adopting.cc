@@ -1,9 +1,8 @@
 // Pods that ran before this agent did, and what others write into the status of a running one.
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "agent/pod/manager.h"
+#include "base/hash.h"
 
 namespace ghostfleet::agent {
 
@@ -23,7 +22,9 @@ WallTime read_time(const Json& json, std::string_view path) {
 }
 
 const Json* find_status(const Json& pod, const ContainerSpec& spec) {
-  const JsonArray* list = get_array(pod, spec.init ? "status.initContainerStatuses" : "status.containerStatuses");
+  const JsonArray* list = get_array(pod, spec.init        ? "status.initContainerStatuses"
+                                         : spec.ephemeral ? "status.ephemeralContainerStatuses"
+                                                          : "status.containerStatuses");
   if (list == nullptr) return nullptr;
   for (const Json& status : *list) {
     if (get_string(status, "name") == spec.name) return &status;
@@ -38,6 +39,7 @@ Ended read_end(const Json& terminated, uint32_t attempt) {
   end.finished = read_time(terminated, "finishedAt");
   end.code = static_cast<int32_t>(std::clamp<int64_t>(get_int(terminated, "exitCode"), INT32_MIN, INT32_MAX));
   end.located = !get_string(terminated, "containerID").empty();
+  end.reset = get_string(terminated, "reason") == kResetReason;
   end.attempt = attempt;
   return end;
 }
@@ -68,6 +70,7 @@ void Manager::read_conditions(Pod& pod, const Json& json) {
 void Manager::adopt_finished(Pod& pod, Phase phase) {
   pod.stage = Stage::kFinished;
   pod.shown = pod.acked = phase;
+  ++finished_;
   pod.terminal_acked = true;
   pod.runs.clear();
   pod.runs.shrink_to_fit();
@@ -86,6 +89,8 @@ void Manager::adopt_address(Pod& pod, const Json& json) {
     return;
   }
   pod.more().ip = ip;
+  const JsonArray* all = get_array(json, "status.podIPs");
+  if (all != nullptr && all->size() > 1) pod.more().second_ip = get_string((*all)[1], "ip");
 }
 
 void Manager::adopt_container(Pod& pod, size_t index, const Json& status) {
@@ -101,23 +106,27 @@ void Manager::adopt_container(Pod& pod, size_t index, const Json& status) {
     run.now.started = get_bool(status, "started");
     run.now.ready = get_bool(status, "ready");
     const Duration age = host_.wall_now() - run.now.started_at;
-    if (!spec.script.exits.empty()) {
-      run.exit_code = spec.script.exit_of(run.now.attempt);
-      run.exit_due = host_.now() + std::max(spec.script.after - age, Duration(0));
+    draw_script(pod, index);
+    const Script& script = script_of(pod, index);
+    if (!script.exits.empty() && script.exit_of(run.now.attempt) != kRunsOn) {
+      run.exit_code = script.exit_of(run.now.attempt);
+      run.exit_due = host_.now() + std::max(script.after_of(run.now.attempt) - age, Duration(0));
     }
-    pod.ever_started |= !spec.init;
+    pod.ever_started |= !spec.init && !spec.ephemeral;
   } else if (const Json* terminated = kube::find_path(status, "state.terminated")) {
     run.now.state = RunState::kExited;
     run.now.end = read_end(*terminated, run.now.attempt);
-    pod.ever_started |= !spec.init;
-  } else if (run.now.last.known) {
+    pod.ever_started |= !spec.init && !spec.ephemeral;
+  } else if (run.now.last.known && !run.now.last.reset) {
     // It waits for its next attempt: what the status calls the last state is the newest that ended.
     run.now.state = RunState::kExited;
     run.now.end = run.now.last;
     run.now.end.attempt = run.now.attempt;
     run.now.last = {};
-    pod.ever_started |= !spec.init;
+    pod.ever_started |= !spec.init && !spec.ephemeral;
   }
+  adopt_devices(pod, index, status);
+  run.image_hash = static_cast<uint32_t>(hash_text(spec.image));
   run.ended_at = host_.now() - (host_.wall_now() - run.now.end.finished);
   const std::string id(get_string(status, "containerID"));
   if (!id.empty() && id != container_id(pod, index, run.now.attempt, options_->runtime_name)) {
@@ -199,54 +208,9 @@ void Manager::apply_drift(Pod& pod) {
   }
   pod.drift = 0;
   pod.sent = {};
+  if (full()) pod.sent[0] = static_cast<uint32_t>(hash_text(render_status(pod, context())));
   pod.api_conditions = true;
   pod.dirty = true;
-}
-
-// ---- a running pod's spec changes: resources in place, images, the deadline
-
-void Manager::take_new_spec(Pod& pod, const Json& json) {
-  std::shared_ptr<const PodTemplate> fresh = intern_template(json);
-  if (fresh->containers.size() != pod.runs.size() || fresh->init_count != pod.spec->init_count) return;
-  const std::shared_ptr<const PodTemplate> old = pod.spec;
-  pod.spec = fresh;
-  if (fresh->active_deadline_seconds != old->active_deadline_seconds) check_deadline(pod);
-  std::string changed;
-  for (size_t i = 0; i < pod.runs.size(); ++i) {
-    const ContainerSpec& c = fresh->containers[i];
-    if (c.resources == old->containers[i].resources) continue;
-    std::string name, part;
-    kube::append_json_string(c.name, &name);
-    changed += fmt::format("{}{{\"name\":{},\"resources\":{}}}", changed.empty() ? "" : ",", name, c.resources);
-  }
-  if (!changed.empty() && pod.ever_started) {
-    const std::string about = fmt::format("{{\"containers\":[{}],\"generation\":{}}}", changed, pod.generation);
-    tell(pod, false, "ResizeStarted", "Pod resize started: " + about);
-    Extras& more = pod.more();
-    more.resize_generation = pod.generation;
-    more.resize_since = host_.wall_now().seconds();
-    more.resize_from = old;
-  }
-  compute_status(pod, host_.wall_now());
-  request_sync(pod, host_.now() + std::chrono::milliseconds(100));
-}
-
-void Manager::finish_resize(Pod& pod) {
-  Extras* more = pod.extras.get();
-  if (more == nullptr || more->resize_generation == 0) return;
-  std::string changed;
-  for (size_t i = 0; i < pod.runs.size() && more->resize_from != nullptr; ++i) {
-    const ContainerSpec& c = pod.spec->containers[i];
-    if (c.resources == more->resize_from->containers[i].resources) continue;
-    std::string name;
-    kube::append_json_string(c.name, &name);
-    changed += fmt::format("{}{{\"name\":{},\"resources\":{}}}", changed.empty() ? "" : ",", name, c.resources);
-  }
-  tell(
-      pod, false, "ResizeCompleted",
-      fmt::format("Pod resize completed: {{\"containers\":[{}],\"generation\":{}}}", changed, more->resize_generation));
-  more->resize_generation = 0;
-  more->resize_from.reset();
 }
 
 }  // namespace ghostfleet::agent

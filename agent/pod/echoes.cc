@@ -28,7 +28,6 @@ bool Manager::take_echo(Pod& pod, std::string_view metadata, std::string_view st
   if (number != pod.generation) return false;
   if (!pod.deleting && !scan_member(metadata, "deletionTimestamp").empty()) return false;
   const std::string_view phase = scan_string(scan_member(status, "phase"));
-  if (pod.stage == Stage::kActive && (phase == "Failed" || phase == "Succeeded")) return false;
   uint8_t drift = phase == phase_name(pod.shown) ? 0 : 1U << kConditions;
   for (int type = 0; type < kConditions; ++type) {
     if (pod.conditions[type].set) drift |= static_cast<uint8_t>(1U << type);

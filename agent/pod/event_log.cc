@@ -1,8 +1,10 @@
+#include <algorithm>
+
 #include "agent/pod/pod.h"
 
 namespace ghostfleet::agent {
 
-bool TokenBucket::take(TimePoint now) {
+bool SpamFilter::take(TimePoint now) {
   if (at.ns != 0 && now > at) {
     const double seconds = std::chrono::duration<double>(now - at).count();
     tokens = static_cast<float>(std::min(kBurst, tokens + seconds * kPerSecond));

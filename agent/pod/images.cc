@@ -4,29 +4,10 @@
 
 #include <algorithm>
 
-#include "agent/pod/hash.h"
+#include "base/glob.h"
+#include "base/hash.h"
 
 namespace ghostfleet::agent {
-
-bool glob_match(std::string_view pattern, std::string_view text) {
-  size_t p = 0, t = 0, star = std::string_view::npos, mark = 0;
-  while (t < text.size()) {
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      mark = t;
-    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == text[t])) {
-      ++p;
-      ++t;
-    } else if (star != std::string_view::npos) {
-      p = star + 1;
-      t = ++mark;
-    } else {
-      return false;
-    }
-  }
-  while (p < pattern.size() && pattern[p] == '*') ++p;
-  return p == pattern.size();
-}
 
 std::string normal_image_name(std::string_view image) {
   const size_t slash = image.find('/');
@@ -39,6 +20,83 @@ std::string normal_image_name(std::string_view image) {
   const std::string_view last = std::string_view(out).substr(out.rfind('/') + 1);
   if (last.find_first_of(":@") == std::string_view::npos) out += ":latest";
   return out;
+}
+
+namespace {
+
+bool lower(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); }
+bool word(char c) { return lower(c) || (c >= 'A' && c <= 'Z') || c == '_'; }
+
+// Letters and digits, with single separators (. _ __ or dashes) between them.
+bool valid_component(std::string_view text) {
+  if (text.empty() || !lower(text.front()) || !lower(text.back())) return false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (lower(text[i])) continue;
+    size_t end = i;
+    while (end < text.size() && !lower(text[end])) ++end;
+    const std::string_view separator = text.substr(i, end - i);
+    const bool dashes = separator.find_first_not_of('-') == std::string_view::npos;
+    if (!dashes && separator != "." && separator != "_" && separator != "__") return false;
+    i = end;
+  }
+  return true;
+}
+
+bool valid_domain(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+    return word(c) || c == '.' || c == '-' || c == ':' || c == '[' || c == ']';
+  });
+}
+
+// Cuts the tag and digest off; false: they make no sense.
+bool cut_tag(std::string_view* image) {
+  const size_t at = image->find('@');
+  if (at != std::string_view::npos) {
+    const std::string_view digest = image->substr(at + 1);
+    const size_t colon = digest.find(':');
+    if (colon == std::string_view::npos || colon == 0 || digest.size() - colon - 1 < 32) return false;
+    *image = image->substr(0, at);
+  }
+  const size_t slash = image->rfind('/');
+  const size_t colon = image->rfind(':');
+  if (colon == std::string_view::npos || (slash != std::string_view::npos && colon < slash)) return true;
+  const std::string_view tag = image->substr(colon + 1);
+  *image = image->substr(0, colon);
+  return !tag.empty() && tag.size() <= 128 && word(tag.front()) &&
+         std::all_of(tag.begin(), tag.end(), [](char c) { return word(c) || c == '.' || c == '-'; });
+}
+
+// The part behind the registry.
+std::string_view repository(std::string_view name) {
+  const size_t slash = name.find('/');
+  if (slash == std::string_view::npos) return name;
+  const std::string_view first = name.substr(0, slash);
+  const bool upper = std::any_of(first.begin(), first.end(), [](char c) { return c >= 'A' && c <= 'Z'; });
+  const bool registry = upper || first.find_first_of(".:") != std::string_view::npos || first == "localhost";
+  return registry && valid_domain(first) ? name.substr(slash + 1) : name;
+}
+
+}  // namespace
+
+bool valid_image_name(std::string_view image) {
+  if (!cut_tag(&image)) return false;
+  std::string_view rest = repository(image);
+  if (rest.size() > 255) return false;
+  while (true) {
+    const size_t slash = rest.find('/');
+    if (!valid_component(rest.substr(0, slash))) return false;
+    if (slash == std::string_view::npos) return true;
+    rest.remove_prefix(slash + 1);
+  }
+}
+
+std::string upper_repository(std::string_view image) {
+  if (!cut_tag(&image)) return {};
+  const std::string name(repository(image));
+  std::string small = name;
+  std::transform(small.begin(), small.end(), small.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  return small != name && valid_image_name(small) ? name : std::string();
 }
 
 std::string made_up_digest(uint64_t seed) {
@@ -89,7 +147,8 @@ std::string NodeImages::pull_error(std::string_view image, const ImageRule& rule
       : rule.error == "DeadlineExceeded"  ? "context deadline exceeded"
                                           : std::string_view(rule.error);
   return fmt::format(
-      "rpc error: code = {} desc = failed to pull and unpack image \"{}\": failed to resolve reference \"{}\": {}: {}",
+      "rpc error: code = {} desc = failed to pull and unpack "
+      "image \"{}\": failed to resolve reference \"{}\": {}: {}",
       rule.error, image, image, image, words);
 }
 

@@ -13,11 +13,12 @@
 
 namespace ghostfleet::agent {
 
-// `*` any text, `?` one character.
-bool glob_match(std::string_view pattern, std::string_view text);
-
 // As containerd names it: "nginx" is "docker.io/library/nginx:latest".
 std::string normal_image_name(std::string_view image);
+// Whether a container runtime can make sense of the name.
+bool valid_image_name(std::string_view image);
+// The repository, when upper case is all that is wrong with the name.
+std::string upper_repository(std::string_view image);
 // The reference by digest; the digest is made up from the name.
 std::string image_id(std::string_view image);
 // 64 hexadecimal digits made up from a number.

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "agent/pod/admission.h"
-#include "agent/pod/hash.h"
+#include "agent/pod/static_pod.h"
+#include "base/hash.h"
 
 namespace ghostfleet::agent {
 
@@ -14,7 +14,6 @@ using kube::Json;
 namespace {
 
 constexpr size_t kMaxName = 253;
-constexpr int kMaxSteps = 2000;  // of one pod in one call; the rest a moment later
 
 // Names become parts of paths.
 bool plain_name(std::string_view text) {
@@ -22,6 +21,11 @@ bool plain_name(std::string_view text) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || c == '-' || c == '.' ||
            c == '_' || c == ':';
   });
+}
+
+Qos read_qos(const Json& json) {
+  const std::string_view text = get_string(json, "status.qosClass");
+  return text == "Guaranteed" ? Qos::kGuaranteed : text == "BestEffort" ? Qos::kBestEffort : Qos::kBurstable;
 }
 
 uint64_t read_version(const Json& json) {
@@ -83,7 +87,10 @@ Pod& Manager::add_slot() {
 
 void Manager::remove(Pod& pod) {
   if (pod.acked == Phase::kRunning) --running_;
+  if (is_terminal(pod.acked)) --finished_;
   free_ip(pod);
+  give_back_devices(pod);
+  forget_events(pod);
   --count_;
   const size_t at = pod.slot;
   slots_[at].uid_hash = 0;
@@ -122,7 +129,12 @@ void Manager::on_pod(const Json& json) {
   std::string_view ns = get_string(json, "metadata.namespace");
   if (ns.empty()) ns = "default";
   const std::string_view name = get_string(json, "metadata.name");
-  if (plain_name(uid) && plain_name(name) && plain_name(ns)) add_pod(json, ns, name, uid);
+  if (!plain_name(uid) || !plain_name(name) || !plain_name(ns)) return;
+  if (mirror_hash(json).empty()) {
+    add_pod(json, ns, name, uid);
+  } else {
+    on_mirror(json, ns, name, uid);
+  }
 }
 
 void Manager::read_meta(Pod& pod, const Json& json) {
@@ -134,14 +146,14 @@ void Manager::read_meta(Pod& pod, const Json& json) {
 void Manager::replace_namesake(std::string_view ns, std::string_view name) {
   for (const Slot& slot : slots_) {
     if (slot.pod == nullptr || slot.pod->gone || slot.pod->name() != name || slot.pod->ns() != ns) continue;
+    if (is_static(*slot.pod)) continue;
     const std::string uid(slot.pod->uid());
     on_pod_deleted(ns, name, uid);
     return;
   }
 }
 
-void Manager::add_pod(const Json& json, std::string_view ns, std::string_view name, std::string_view uid) {
-  replace_namesake(ns, name);
+Pod& Manager::new_pod(const Json& json, std::string_view ns, std::string_view name, std::string_view uid) {
   Pod& pod = add_slot();
   slots_[pod.slot].uid_hash = hash_text(uid);
   pod.key.reserve(ns.size() + name.size() + uid.size());
@@ -151,8 +163,15 @@ void Manager::add_pod(const Json& json, std::string_view ns, std::string_view na
   read_meta(pod, json);
   const std::string_view suffix = token_suffix(json);
   std::copy(suffix.begin(), suffix.end(), pod.suffix.begin());
-  pod.spec = intern_template(json);
+  pod.spec = intern_template(json, options_->commands, options_->behaviors.get());
   pod.runs = std::vector<ContainerRun>(pod.spec->containers.size());
+  pod.qos = read_qos(json);
+  return pod;
+}
+
+void Manager::add_pod(const Json& json, std::string_view ns, std::string_view name, std::string_view uid) {
+  replace_namesake(ns, name);
+  Pod& pod = new_pod(json, ns, name, uid);
   read_conditions(pod, json);
   const std::string_view phase = get_string(json, "status.phase");
   if (phase == "Succeeded" || phase == "Failed") {
@@ -163,66 +182,24 @@ void Manager::add_pod(const Json& json, std::string_view ns, std::string_view na
     accept(pod, json);
   }
   take_deletion(pod, json);
+  if (pod.stage != Stage::kFinished) watch_use(pod);
   settle(pod);
-}
-
-void Manager::accept(Pod& pod, const Json& json) {
-  // A pod that is being deleted before it ran is only brought to its end.
-  if (kube::find_path(json, "metadata.deletionTimestamp") == nullptr) {
-    std::vector<const PodTemplate*> running;
-    for (const Slot& slot : slots_) {
-      if (slot.pod != nullptr && slot.pod.get() != &pod && slot.pod->holds_resources()) {
-        running.push_back(slot.pod->spec.get());
-      }
-    }
-    const std::shared_ptr<const Json> node = node_.object;
-    if (auto bad = admit(json, *pod.spec, node.get(), node_.name, running)) {
-      reject(pod, std::move(bad->reason), bad->message);
-      return;
-    }
-  }
-  for (const auto& [annotation, problem] : pod.spec->problems) {
-    tell(pod, true, "InvalidBehavior", "annotation " + annotation + ": " + problem + "; the default is used");
-  }
-  sync(pod);
-}
-
-void Manager::reject(Pod& pod, std::string reason, const std::string& message) {
-  tell(pod, true, reason, message);
-  pod.more().reason = std::move(reason);
-  pod.more().message = "Pod was rejected: " + message;
-  pod.rejected = true;
-  pod.stage = Stage::kFinished;
-  pod.start_time = host_.wall_now().seconds();
-  pod.shown = Phase::kFailed;
-  pod.dirty = true;
 }
 
 void Manager::update_pod(Pod& pod, const Json& json) {
   const int64_t before = pod.generation;
   read_meta(pod, json);
-  const uint32_t gates = pod.gates_true;
+  // What has ended is not looked at again.
+  if (pod.stage == Stage::kFinished) pod.generation = before;
+  const auto gates = std::make_pair(pod.gates_true, pod.gates_known);
   read_conditions(pod, json);
-  take_phase(pod, json);
   take_deletion(pod, json);
-  if (pod.stage == Stage::kActive && !pod.deleting && pod.generation != before) take_new_spec(pod, json);
-  if (pod.stage == Stage::kActive && pod.gates_true != gates) request_sync(pod, host_.now());
+  const bool takes_specs = pod.stage == Stage::kActive && !pod.deleting && pod.work != Work::kAdmitting;
+  if (takes_specs && pod.generation != before) take_new_spec(pod, json);
+  if (pod.stage == Stage::kActive && std::make_pair(pod.gates_true, pod.gates_known) != gates)
+    request_sync(pod, host_.now());
   note_drift(pod, find_drift(pod, json));
   settle(pod);
-}
-
-// A pod that somebody else (the pod garbage collector, a taint manager) declared ended is stopped, and stays so.
-void Manager::take_phase(Pod& pod, const Json& json) {
-  const std::string_view phase = get_string(json, "status.phase");
-  if (pod.stage != Stage::kActive || pod.ended_by_other || (phase != "Failed" && phase != "Succeeded")) return;
-  pod.ended_by_other = true;
-  pod.shown = phase == "Failed" ? Phase::kFailed : Phase::kSucceeded;
-  const std::string_view reason = get_string(json, "status.reason");
-  if (!reason.empty()) {
-    pod.more().reason = reason;
-    pod.more().message = get_string(json, "status.message");
-  }
-  terminate(pod, Cause::kEnded);
 }
 
 void Manager::take_deletion(Pod& pod, const Json& json) {
@@ -234,34 +211,42 @@ void Manager::take_deletion(Pod& pod, const Json& json) {
   if (pod.stage == Stage::kFinished) {
     consider_delete(pod);
   } else if (pod.stage == Stage::kActive) {
-    // A pull goes on, and so does what it leads to.
-    if (pod.work == Work::kPulling || pod.work == Work::kStarting || pod.work == Work::kKilling) {
-      pod.stop_pending = true;
-    } else {
-      terminate(pod, Cause::kDeleted);
-    }
+    stop_when_possible(pod);
   }
 }
 
-void Manager::on_pod_deleted(std::string_view, std::string_view, std::string_view uid) {
+// A pull goes on, and so does what it leads to.
+void Manager::stop_when_possible(Pod& pod) {
+  const Work w = pod.work;
+  const bool busy = w == Work::kPulling || w == Work::kStarting || w == Work::kKilling || w == Work::kHook ||
+                    w == Work::kHookStop || w == Work::kFetching;
+  if (busy) {
+    pod.stop_pending = true;
+  } else {
+    terminate(pod, Cause::kDeleted);
+  }
+}
+
+void Manager::on_pod_deleted(std::string_view ns, std::string_view name, std::string_view uid) {
+  std::erase_if(strange_mirrors_, [uid](const StrangeMirror& m) { return m.uid == uid; });
   Pod* pod = find(uid);
-  if (pod == nullptr) return;
+  if (pod == nullptr) {
+    Pod* mirrored = find_static(ns, name);
+    if (mirrored != nullptr && mirrored->api_uid() == uid) mirror_lost(*mirrored);
+    return;
+  }
   pod->gone = true;
   const bool runs = std::any_of(pod->runs.begin(), pod->runs.end(),
                                 [](const ContainerRun& r) { return r.now.state == RunState::kRunning; });
   if (pod->stage == Stage::kFinished || (!runs && pod->work != Work::kPulling)) {
     remove(*pod);
+    room_was_made();
+    wake_others();
     return;
   }
   // Deleted by force: its containers are still stopped as the pod wished, then it is forgotten.
   pod->deletion_grace = pod->spec->grace_seconds;
-  if (pod->stage == Stage::kActive) {
-    if (pod->work == Work::kPulling || pod->work == Work::kStarting || pod->work == Work::kKilling) {
-      pod->stop_pending = true;
-    } else {
-      terminate(*pod, Cause::kDeleted);
-    }
-  }
+  if (pod->stage == Stage::kActive) stop_when_possible(*pod);
   settle(*pod);
 }
 
@@ -278,114 +263,13 @@ void Manager::on_response(Tag tag, const ApiResponse& response) {
     case Call::kToken: on_volume_answer(*pod, index, response); break;
     case Call::kVolumeObject: on_volume_answer(*pod, pod->spec->tokens.size() + index, response); break;
     case Call::kVariable: on_variable_answer(*pod, index, response); break;
+    case Call::kNode: on_fresh_node(*pod, response); break;
+    case Call::kPullSecret: on_pull_secret(*pod, index, response); break;
+    case Call::kMirrorCreate: on_mirror_answer(*pod, false, response); break;
+    case Call::kMirrorDelete: on_mirror_answer(*pod, true, response); break;
     default: return;
   }
   settle(*pod);
-}
-
-void Manager::on_timer(Tag) {
-  armed_ = kNever;
-  const TimePoint now = host_.now();
-  for (size_t i = 0; i < slots_.size(); ++i) {
-    // settle() may remove the pod, and with it slots at the end.
-    if (slots_[i].pod != nullptr && slots_[i].due <= now) settle(*slots_[i].pod);
-  }
-  arm();
-}
-
-// ---- time
-
-TimePoint Manager::tick_after(TimePoint t) const {
-  constexpr int64_t kSecond = 1000000000;
-  const int64_t past = t.ns - phase_ns_;
-  const int64_t ticks = past / kSecond + (past % kSecond != 0 ? 1 : 0);
-  return {ticks * kSecond + phase_ns_};
-}
-
-TimePoint Manager::due_of(const Pod& pod) const {
-  TimePoint due = std::min({pod.work_due, pod.sync_due, pod.send_due, pod.drift_due, pod.delete_due, pod.deadline_due,
-                            pod.token_due, pod.events.due});
-  for (const ContainerRun& run : pod.runs) {
-    due = std::min(due, run.exit_due);
-    if (run.probing == nullptr) continue;
-    for (const TimePoint t : run.probing->due) due = std::min(due, t);
-  }
-  return due;
-}
-
-void Manager::settle(Pod& pod) {
-  advance(pod);
-  const size_t slot = pod.slot;
-  if (slots_.size() <= slot || slots_[slot].pod.get() != &pod) return;
-  if (pod.gone && pod.stage == Stage::kFinished) {
-    remove(pod);
-    return;
-  }
-  flush(pod);
-  flush_events(pod);
-  slots_[slot].due = due_of(pod);
-  if (slots_[slot].due < armed_) {
-    armed_ = slots_[slot].due;
-    host_.arm(kPodTimerTag, armed_);
-  }
-}
-
-void Manager::arm() {
-  TimePoint due = kNever;
-  for (const Slot& slot : slots_) due = std::min(due, slot.due);
-  if (due == armed_) return;
-  armed_ = due;
-  if (due == kNever) {
-    host_.disarm(kPodTimerTag);
-  } else {
-    host_.arm(kPodTimerTag, due);
-  }
-}
-
-void Manager::advance(Pod& pod) {
-  const TimePoint now = host_.now();
-  for (int i = 0; i < kMaxSteps; ++i) {
-    if (!play_next(pod, now)) return;
-  }
-  // Too much at once (a container that ends at once, again and again): go on a little later.
-  request_sync(pod, now + std::chrono::milliseconds(100));
-}
-
-bool Manager::play_next(Pod& pod, TimePoint now) {
-  const TimePoint due = due_of(pod);
-  if (due > now) return false;
-  for (size_t i = 0; i < pod.runs.size(); ++i) {
-    if (pod.runs[i].exit_due <= due) {
-      container_exits(pod, i);
-      return true;
-    }
-  }
-  for (size_t i = 0; i < pod.runs.size(); ++i) {
-    for (int kind = 0; kind < kProbeKinds && pod.runs[i].probing != nullptr; ++kind) {
-      if (pod.runs[i].probing->due[kind] > due) continue;
-      probe(pod, i, static_cast<ProbeKind>(kind));
-      return true;
-    }
-  }
-  const auto take = [&](TimePoint& at) { return at <= due ? (at = kNever, true) : false; };
-  if (take(pod.work_due)) {
-    work_done(pod);
-  } else if (take(pod.deadline_due)) {
-    check_deadline(pod);
-  } else if (take(pod.sync_due)) {
-    sync(pod);
-  } else if (take(pod.drift_due)) {
-    apply_drift(pod);
-  } else if (take(pod.delete_due)) {
-    send_delete(pod);
-  } else if (take(pod.token_due)) {
-    renew_tokens(pod);
-  } else if (take(pod.events.due)) {
-    flush_events(pod);
-  } else if (take(pod.send_due)) {
-    flush(pod);
-  }
-  return true;
 }
 
 }  // namespace ghostfleet::agent

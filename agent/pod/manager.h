@@ -1,23 +1,32 @@
-// Manager: the PodManager of one node. Its parts, by file: manager.cc (doors, table of pods, timer), adopting.cc (pods
+// Manager: the PodManager of one node. Its parts, by file: manager.cc (doors, table of pods), adopting.cc (pods
 // of an earlier agent), worker.cc (the sync of a kubelet: what to kill and what to start), starting.cc (image, objects,
-// creation of one container), probing.cc, stopping.cc, mounting.cc, sending.cc (status and deletion), telling.cc
-// (events).
+// creation of one container), hooks.cc, probing.cc, stopping.cc, restarting.cc (all containers at once), resizing.cc (a
+// changed spec), preempting.cc, mounting.cc, sending.cc (status and deletion), telling.cc (events), timing.cc (what is
+// due), admitting.cc, evicting.cc (pods that use too much), holding.cc (devices), mirroring.cc (static pods).
 //
 // How it works: every pod has some moments at which something happens to it (`..._due`). The manager keeps the earliest
 // of each pod, arms ONE timer for the earliest of all, and lets advance() play what is due, in order. A status is
 // computed whenever a kubelet would, and sent when the call that changed it ends, so that states which follow at once
-// are one PATCH.
-// Thread rule: the node's thread.
+// are one PATCH. Thread rule: the node's thread.
 #pragma once
 
 #include <functional>
 
+#include "agent/pod/admission.h"
 #include "agent/pod/images.h"
 #include "agent/pod/pod.h"
 #include "agent/pod/pod_manager.h"
 #include "agent/pod/status.h"
+#include "base/token_bucket.h"
 
 namespace ghostfleet::agent {
+
+// Why a pod is ended by its node.
+struct Eviction {
+  std::string reason, message;  // of the status
+  std::string disruption;       // of the condition DisruptionTarget; empty: it gets none
+  int64_t grace_seconds = -1;   // -1: the pod's own
+};
 
 class Manager final : public PodManager {
  public:
@@ -26,13 +35,30 @@ class Manager final : public PodManager {
   void on_pod(const kube::Json& pod) override;
   void on_pod_text(std::string_view pod) override;
   void on_pod_deleted(std::string_view ns, std::string_view name, std::string_view uid) override;
+  void set_static_pods(std::vector<StaticManifest> manifests) override;
+  void set_unhealthy_devices(const UnhealthyDevices& unhealthy) override;
   void on_response(Tag tag, const ApiResponse& response) override;
   void on_timer(Tag tag) override;
+  std::vector<PodView> describe(const PodPick& pick) const override;
   size_t pod_count() const override { return count_; }
   size_t running_count() const override { return running_; }
+  size_t finished_count() const override { return finished_; }
 
  private:
-  enum class Call : unsigned char { kStatusGet = 1, kStatusPatch, kEvent, kDelete, kToken, kVolumeObject, kVariable };
+  enum class Call : unsigned char {
+    kStatusGet = 1,
+    kStatusPatch,
+    kEvent,
+    kDelete,
+    kToken,
+    kVolumeObject,
+    kVariable,
+    kNode,
+    kPullSecret,
+    kMirrorCreate,
+    kMirrorDelete,
+    kOrphan
+  };
 
   // manager.cc
   Pod* find(std::string_view uid);
@@ -41,12 +67,16 @@ class Manager final : public PodManager {
   Pod& add_slot();
   void remove(Pod& pod);
   void replace_namesake(std::string_view ns, std::string_view name);
+  Pod& new_pod(const kube::Json& json, std::string_view ns, std::string_view name, std::string_view uid);
   void add_pod(const kube::Json& json, std::string_view ns, std::string_view name, std::string_view uid);
   void update_pod(Pod& pod, const kube::Json& json);
   void read_meta(Pod& pod, const kube::Json& json);
   void take_deletion(Pod& pod, const kube::Json& json);
-  void take_phase(Pod& pod, const kube::Json& json);
+  void stop_when_possible(Pod& pod);
   void accept(Pod& pod, const kube::Json& json);
+  void judge(Pod& pod, const kube::Json& json, bool node_is_fresh);
+  void begin_life(Pod& pod);
+  void on_fresh_node(Pod& pod, const ApiResponse& response);
   void reject(Pod& pod, std::string reason, const std::string& message);
   void settle(Pod& pod);  // ends each entry: plays what is due, sends, arms
   void advance(Pod& pod);
@@ -57,7 +87,7 @@ class Manager final : public PodManager {
   void allocate_ip(Pod& pod);
   void free_ip(Pod& pod);
   bool full() const { return options_->full_fidelity; }
-  StatusContext context() const { return {node_, *options_}; }
+  StatusContext context() const { return {node_, *options_, devices_.get()}; }
 
   // adopting.cc
   void adopt(Pod& pod, const kube::Json& json);
@@ -69,18 +99,25 @@ class Manager final : public PodManager {
   void note_drift(Pod& pod, uint8_t drift);
   bool take_echo(Pod& pod, std::string_view metadata, std::string_view status);
   void apply_drift(Pod& pod);
-  void take_new_spec(Pod& pod, const kube::Json& json);
-  void finish_resize(Pod& pod);
 
   // worker.cc
   void sync(Pod& pod);
   void run_pass(Pod& pod);
+  struct StopReason {
+    std::string text = {};  // of the event
+    int64_t grace_seconds = 0;
+    bool again = false;  // it is started again at once
+  };
+  static StopReason why_stop(const Pod& pod, size_t index);
   bool kill_what_must(Pod& pod);
+  bool run_ephemerals(Pod& pod);
   bool run_inits(Pod& pod);
   void run_regulars(Pod& pod);
   void finish_pass(Pod& pod);
   void work_done(Pod& pod);
-  bool only_sidecars_left(const Pod& pod) const;
+  static bool nothing_left(const Pod& pod);
+  void ask_readiness(Pod& pod);
+  void enter_runtime(Pod& pod);
   void request_sync(Pod& pod, TimePoint at);
   void container_exits(Pod& pod, size_t index);
   void check_deadline(Pod& pod);
@@ -98,18 +135,104 @@ class Manager final : public PodManager {
   Duration error_delay();
 
   // probing.cc
+  static bool passes(const Script& script, const ProbeSpec& probe, Duration age);
+  void prepare_probes(Pod& pod, size_t index);
+  void begin_fresh_probes(Pod& pod);
   void begin_probing(Pod& pod, size_t index);
   void begin_probe(Pod& pod, size_t index, ProbeKind kind);
   void probe(Pod& pod, size_t index, ProbeKind kind);
   void probe_passed(Pod& pod, size_t index, ProbeKind kind);
   void probe_failed(Pod& pod, size_t index, ProbeKind kind);
-  TimePoint probe_tick(const Pod& pod, const ProbeSpec& probe, TimePoint after) const;
+  void rest_until_it_fails(Pod& pod, size_t index, ProbeKind kind);
+  int64_t seconds_up(const ContainerRun& run) const;
+  TimePoint probe_tick(const Pod& pod, size_t index, ProbeKind kind, TimePoint after) const;
+
+  // hooks.cc
+  bool hook_fails(const Pod& pod, size_t index, const Hook& hook) const;
+  bool begin_post_start(Pod& pod, size_t index);
+  void post_start_failed(Pod& pod, size_t index);
+  void hook_stopped(Pod& pod);
+  Duration pre_stop(Pod& pod, size_t index, int64_t grace_seconds);
+
+  // resizing.cc
+  void take_new_spec(Pod& pod, const kube::Json& json);
+  bool resources_differ(const PodTemplate& a, const PodTemplate& b) const;
+  void consider_resize(Pod& pod);
+  void grant_resize(Pod& pod);
+  void hold_resize(Pod& pod, const std::string& reason, const std::string& message);
+  bool actuate_resize(Pod& pod);
+  void finish_resize(Pod& pod);
+  void room_was_made();
+  // What another pod must do, when the present one is done with.
+  enum class Wake : unsigned char { kSettle, kResize, kAdmission };
+  void wake_later(Pod& pod, Wake wake);
+  void wake_others();
+  std::vector<const PodTemplate*> templates_beside(const Pod& pod) const;
+
+  // restarting.cc
+  bool begin_reset(Pod& pod);
+  void end_reset(Pod& pod);
+
+  // preempting.cc
+  bool make_room(Pod& pod, const std::vector<Shortage>& shortages);
+  void evict(Pod& pod, Eviction eviction);
+  void admission_goes_on(Pod& pod);
+
+  // evicting.cc
+  struct ContainerUse {
+    int64_t memory = 0, storage = 0, pids = 0;
+  };
+  ContainerUse use_of(const Pod& pod, size_t index) const;
+  ContainerUse use_of(const Pod& pod) const;
+  static int64_t volume_use(const Pod& pod, size_t index);
+  void measure_volumes(Pod& pod);
+  Observations observe_node() const;
+  unsigned pressure() const;
+  void watch_use(const Pod& pod);
+  bool never_short() const;
+  bool is_gone(const std::string& uid);
+  void look_at_use();
+  bool evict_for_use(Pod& pod, const std::string& message, int64_t grace_seconds, bool disruption,
+                     std::string annotations);
+  std::string over_limit(const Pod& pod) const;
+  void evict_over_limits();
+  std::vector<Pod*> ranked_for(const Starved& starved);
+  std::string low_message(const Pod& pod, const Starved& starved, std::string* annotations) const;
+  void evict_for(const Starved& starved);
+
+  // holding.cc
+  std::string take_devices(Pod& pod);
+  void give_back_devices(Pod& pod);
+  void adopt_devices(Pod& pod, size_t index, const kube::Json& status);
+
+  // mirroring.cc
+  static bool is_critical(const Pod& pod) { return pod.spec->priority >= kCriticalPriority || is_static(pod); }
+  static bool is_static(const Pod& pod) { return pod.extras != nullptr && pod.extras->mirror != nullptr; }
+  Pod* find_static(std::string_view ns, std::string_view name);
+  void add_static_pod(kube::Json pod);
+  void withdraw(Pod& pod);
+  void start_waiting_static_pods();
+  void on_mirror(const kube::Json& json, std::string_view ns, std::string_view name, std::string_view uid);
+  void reconcile_mirror(Pod& pod);
+  void withdraw_mirror(Pod& pod);
+  void create_mirror(Pod& pod);
+  void delete_mirror(Pod& pod);
+  void on_mirror_answer(Pod& pod, bool deleted, const ApiResponse& response);
+  void mirror_lost(Pod& pod);
+  // A mirror of no static pod that is there.
+  struct StrangeMirror {
+    std::string ns, name, uid, hash;
+    TimePoint until = {};  // then it is taken away
+  };
+  void note_strange_mirror(StrangeMirror mirror);
+  void delete_strange_mirrors();
 
   // stopping.cc
   void terminate(Pod& pod, Cause cause);
   TimePoint stop_containers(Pod& pod, int64_t grace_seconds);
-  TimePoint stop_one(Pod& pod, size_t index, TimePoint from, Duration grace);
+  TimePoint stop_one(Pod& pod, size_t index, TimePoint from, int64_t grace_seconds, TimePoint turn);
   void finish(Pod& pod);
+  static bool has_initialized(const Pod& pod);
   void mark_lost(Pod& pod);
 
   // mounting.cc
@@ -117,6 +240,10 @@ class Manager final : public PodManager {
   void mount_step(Pod& pod);
   void ask_for_volumes(Pod& pod);
   void send_token_request(Pod& pod, size_t index);
+  void look_for_pull_secrets(Pod& pod);
+  void on_pull_secret(Pod& pod, size_t index, const ApiResponse& response);
+  bool claims_missing(Pod& pod);
+  void tell_unmounted(Pod& pod, const std::string& failed, const std::string& why);
   void send_object_request(Pod& pod, Call call, size_t index, const ObjectRef& ref);
   void on_volume_answer(Pod& pod, size_t index, const ApiResponse& response);
   void on_variable_answer(Pod& pod, size_t index, const ApiResponse& response);
@@ -136,11 +263,30 @@ class Manager final : public PodManager {
   Duration retry_delay(const ApiResponse& response);
 
   // telling.cc
-  void tell(Pod& pod, bool warning, std::string_view reason, std::string message, int container = -1);
+  void tell(Pod& pod, bool warning, std::string_view reason, std::string message, int container = -1,
+            std::string annotations = {});
   void flush_events(Pod& pod);
+  void event_done(EventLog& log);
+  void forget_events(Pod& pod);
   void on_event_answer(Pod& pod, const ApiResponse& response);
   std::string render_event(const Pod& pod, const QueuedEvent& event) const;
   std::string event_name(const Pod& pod, const EventRecord& record) const;
+
+  // behavior_draws.cc
+  static const Script& script_of(const Pod& pod, size_t index);  // of its present attempt
+  void draw_script(Pod& pod, size_t index);
+  uint32_t script_line(const Pod& pod, size_t index) const;
+
+  // pod_view.cc
+  PodView view_of(const Pod& pod) const;
+
+  // While the use of a pod is told, or a pressure lasts.
+  struct Monitoring {
+    PressureMonitor monitor;
+    TimePoint due = kNever;            // of the next look
+    std::vector<std::string> leaving;  // uids of pods that were evicted and are not gone yet
+    TimePoint patience;                // until then they are waited for
+  };
 
   struct Slot {
     uint64_t uid_hash = 0;
@@ -153,10 +299,18 @@ class Manager final : public PodManager {
   Host& host_;
   NodeImages images_;
   std::vector<Slot> slots_;
-  std::vector<bool> ips_;  // given out
+  std::vector<bool> ips_;                            // given out
+  std::vector<std::pair<std::string, Wake>> wakes_;  // by uid
+  std::unique_ptr<Monitoring> monitoring_;
+  std::unique_ptr<DeviceTable> devices_;  // once a pod asks for some
+  std::vector<StrangeMirror> strange_mirrors_;
+  std::vector<kube::Json> waiting_static_;  // until an earlier one of their name is gone
+  // A kubelet's eventRecordQPS and eventBurst; client-go's flow control lets a write wait its turn.
+  TokenBucket event_limiter_{50, 100};
+  size_t queued_events_ = 0;
   TimePoint armed_ = kNever;
   int64_t phase_ns_ = 0;  // of the node's ticks
-  uint32_t count_ = 0, running_ = 0, next_ip_ = 0;
+  uint32_t count_ = 0, running_ = 0, finished_ = 0, next_ip_ = 0;
   uint16_t next_serial_ = 1;
 };
 

@@ -1,7 +1,9 @@
 // Volumes: tokens are asked for and ConfigMaps and Secrets looked up (in full fidelity), before the sandbox is made.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "agent/pod/manager.h"
 
@@ -23,6 +25,27 @@ std::string with_suffix(const Pod& pod, const std::string& volume) {
   return out;
 }
 
+// The first of the wanted keys that the object has not; empty: it has all.
+std::string lacking_key(const ObjectRef& ref, const ApiResponse& response) {
+  if (ref.keys.empty()) return {};
+  const Result<kube::Json> object = kube::parse_json(response.body);
+  if (!object.ok()) return {};
+  for (const std::string& key : ref.keys) {
+    const auto has = [&](std::string_view field) {
+      const kube::Json* data = kube::find_key(*object, field);
+      return data != nullptr && kube::find_key(*data, key) != nullptr;
+    };
+    if (!has("data") && !(ref.kind == ObjectKind::kConfigMap && !ref.volume.empty() && has("binaryData"))) return key;
+  }
+  return {};
+}
+
+// Words of a volume whose object has not the key.
+std::string volume_lacks(const ObjectRef& ref, const std::string& key) {
+  return ref.kind == ObjectKind::kSecret ? "references non-existent secret key: " + key
+                                         : "configmap references non-existent config key: " + key;
+}
+
 std::string why_not(const ApiResponse& response, const std::string& missing) {
   if (response.status == 404 && !missing.empty()) return missing;
   if (response.status == 0) return "failed to sync cache: timed out waiting for the condition";
@@ -33,6 +56,27 @@ std::string why_not(const ApiResponse& response, const std::string& missing) {
   return fmt::format("the server answered {}", response.status);
 }
 
+std::string token_problem(const ApiResponse& response) {
+  return response.ok() ? std::string() : "failed to fetch token: " + why_not(response, {});
+}
+
+std::string claim_problem(const ObjectRef& ref, const ApiResponse& response) {
+  if (!response.ok()) return "failed to fetch PVC from API server: " + why_not(response, missing_object(ref));
+  const Result<kube::Json> claim = kube::parse_json(response.body);
+  if (!claim.ok()) return {};
+  if (!kube::get_string(*claim, "metadata.deletionTimestamp").empty()) return "PVC is being deleted";
+  return kube::get_string(*claim, "status.phase") == "Bound" ? std::string() : "PVC is not bound";
+}
+
+// Empty: the volume has what it needs.
+std::string object_problem(const ObjectRef& ref, const ApiResponse& response) {
+  if (ref.kind == ObjectKind::kClaim) return claim_problem(ref, response);
+  if (!response.ok())
+    return ref.optional && response.status == 404 ? std::string() : why_not(response, missing_object(ref));
+  const std::string key = lacking_key(ref, response);
+  return key.empty() || ref.optional ? std::string() : volume_lacks(ref, key);
+}
+
 }  // namespace
 
 void Manager::begin_mounting(Pod& pod) {
@@ -41,10 +85,23 @@ void Manager::begin_mounting(Pod& pod) {
     pod.work_due = host_.now() + kPoll;
     return;
   }
+  if (pod.extras != nullptr && pod.extras->mounting != nullptr) {
+    // Tried before: what is there stays.
+    pod.extras->mounting->begun = host_.now();
+    pod.extras->mounting->asked = false;
+    pod.work_due = host_.now();
+    return;
+  }
   auto mounting = std::make_unique<Mounting>();
   mounting->begun = host_.now();
   mounting->done.assign(pod.spec->tokens.size() + pod.spec->volumes.size(), 0);
   pod.more().mounting = std::move(mounting);
+  // They are fetched meanwhile, and counted as missing when the answer says so.
+  const size_t secrets = std::min<size_t>(pod.spec->pull_secrets.size(), 255);
+  pod.extras->missing_pull_secrets.assign(secrets, 0);
+  for (size_t i = 0; i < secrets; ++i) {
+    send_object_request(pod, Call::kPullSecret, i, {.kind = ObjectKind::kSecret, .name = pod.spec->pull_secrets[i]});
+  }
   pod.work_due = host_.now() + host_.rng().between(std::chrono::milliseconds(110), std::chrono::milliseconds(270));
 }
 
@@ -55,7 +112,7 @@ void Manager::mount_step(Pod& pod) {
   if (all && (m == nullptr || now - m->begun >= kPoll)) {
     if (m != nullptr) pod.extras->mounting.reset();
     pod.mounted = true;
-    run_pass(pod);
+    enter_runtime(pod);
     return;
   }
   if (!m->asked || m->retry <= now) {
@@ -65,21 +122,73 @@ void Manager::mount_step(Pod& pod) {
   }
   if (!m->complained && now - m->begun >= kPatience) {
     m->complained = true;
-    std::string names;
-    for (size_t i = 0; i < m->done.size(); ++i) {
-      if (m->done[i] != 0) continue;
-      const size_t tokens = pod.spec->tokens.size();
-      const std::string& v = i < tokens ? pod.spec->tokens[i].volume : pod.spec->volumes[i - tokens].volume;
-      names += (names.empty() ? "" : " ") + with_suffix(pod, v);
-    }
-    tell(pod, true, "FailedMount",
-         "Unable to attach or mount volumes: unmounted volumes=[" + names +
-             "], unattached volumes=[], failed to process volumes=[]: context deadline exceeded");
+    tell_unmounted(pod, "", "context deadline exceeded");
   }
   // Waits for the next beat at which all may be there, for the retry, and for the end of patience.
   TimePoint next = all ? m->begun + ((now - m->begun) / kPoll + 1) * kPoll : m->retry;
   if (!m->complained) next = std::min(next, m->begun + kPatience);
   pod.work_due = next;
+}
+
+// `failed`: the volumes that cannot even be looked up.
+void Manager::tell_unmounted(Pod& pod, const std::string& failed, const std::string& why) {
+  const Mounting& m = *pod.extras->mounting;
+  std::vector<std::string> names;
+  const size_t tokens = pod.spec->tokens.size();
+  for (size_t i = 0; i < m.done.size(); ++i) {
+    if (m.done[i] != 0 && m.seen_once) continue;
+    const std::string& v = i < tokens ? pod.spec->tokens[i].volume : pod.spec->volumes[i - tokens].volume;
+    names.push_back(with_suffix(pod, v));
+  }
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  tell(
+      pod, true, "FailedMount",
+      fmt::format("Unable to attach or mount volumes: unmounted volumes=[{}], unattached volumes=[], failed to process "
+                  "volumes=[{}]: {}",
+                  fmt::join(names, " "), failed, why));
+}
+
+// A claim that cannot be used ends the worker's try at once; it comes again later.
+bool Manager::claims_missing(Pod& pod) {
+  Mounting& m = *pod.extras->mounting;
+  if (m.claim_problem.empty()) return false;
+  std::string failed;
+  for (size_t i = 0; i < pod.spec->volumes.size(); ++i) {
+    if (pod.spec->volumes[i].kind != ObjectKind::kClaim || m.done[pod.spec->tokens.size() + i] != 0) continue;
+    failed += (failed.empty() ? "" : " ") + pod.spec->volumes[i].volume;
+  }
+  tell_unmounted(pod, failed, std::exchange(m.claim_problem, {}));
+  m.seen_once = true;
+  m.retry = kNever;
+  pod.work = Work::kNone;
+  pod.work_due = kNever;
+  request_sync(pod, tick_after(host_.now() + error_delay()));
+  return true;
+}
+
+// A missing pull secret is told whenever the containers are looked after.
+void Manager::look_for_pull_secrets(Pod& pod) {
+  const std::vector<std::string>& secrets = pod.spec->pull_secrets;
+  if (secrets.empty()) return;
+  std::vector<char>& missing = pod.more().missing_pull_secrets;
+  std::string names;
+  for (size_t i = 0; i < missing.size(); ++i) {
+    if (missing[i] != 0) names += (names.empty() ? "" : ", ") + secrets[i];
+  }
+  if (!names.empty()) {
+    tell(pod, true, "FailedToRetrieveImagePullSecret",
+         "Unable to retrieve some image pull secrets (" + names + "); attempting to pull the image may not succeed.");
+  }
+  for (size_t i = 0; i < missing.size(); ++i) {
+    if (missing[i] != 0)
+      send_object_request(pod, Call::kPullSecret, i, {.kind = ObjectKind::kSecret, .name = secrets[i]});
+  }
+}
+
+void Manager::on_pull_secret(Pod& pod, size_t index, const ApiResponse& response) {
+  if (pod.extras == nullptr || index >= pod.extras->missing_pull_secrets.size()) return;
+  pod.extras->missing_pull_secrets[index] = response.status == 404 || response.status == 403;
 }
 
 void Manager::ask_for_volumes(Pod& pod) {
@@ -114,8 +223,10 @@ void Manager::send_token_request(Pod& pod, size_t index) {
   request.tag = tag_of(pod, Call::kToken, index);
   request.target = fmt::format("/api/v1/namespaces/{}/serviceaccounts/{}/token", pod.ns(), pod.spec->service_account);
   request.body = fmt::format(
-      "{{\"apiVersion\":\"authentication.k8s.io/v1\",\"kind\":\"TokenRequest\",\"spec\":{{{}\"expirationSeconds\":{},"
-      "\"boundObjectRef\":{{\"kind\":\"Pod\",\"apiVersion\":\"v1\",\"name\":\"{}\",\"uid\":\"{}\"}}}}}}",
+      "{{\"apiVersion\":\"authentication.k8s.io/"
+      "v1\",\"kind\":\"TokenRequest\",\"spec\":{{{}\"expirationSeconds\":{},"
+      "\"boundObjectRef\":{{\"kind\":\"Pod\",\"apiVersion\":\"v1\",\"name\":\"{"
+      "}\",\"uid\":\"{}\"}}}}}}",
       audiences, token.expiration_seconds, pod.name(), pod.uid());
   const TimePoint renew = host_.now() +
                           std::chrono::seconds(std::min<int64_t>(token.expiration_seconds, 86400) * 8 / 10) -
@@ -132,8 +243,8 @@ void Manager::renew_tokens(Pod& pod) {
 void Manager::send_object_request(Pod& pod, Call call, size_t index, const ObjectRef& ref) {
   ApiRequest request;
   request.tag = tag_of(pod, call, index);
-  request.target =
-      fmt::format("/api/v1/namespaces/{}/{}/{}", pod.ns(), ref.secret ? "secrets" : "configmaps", ref.name);
+  constexpr std::string_view kPlurals[] = {"configmaps", "secrets", "persistentvolumeclaims"};
+  request.target = fmt::format("/api/v1/namespaces/{}/{}/{}", pod.ns(), kPlurals[static_cast<int>(ref.kind)], ref.name);
   host_.send(std::move(request));
 }
 
@@ -144,18 +255,21 @@ void Manager::on_volume_answer(Pod& pod, size_t index, const ApiResponse& respon
   const TimePoint now = host_.now();
   const size_t tokens = pod.spec->tokens.size();
   const bool token = index < tokens;
-  const bool optional = !token && pod.spec->volumes[index - tokens].optional && response.status == 404;
   m->waiting = std::max(m->waiting - 1, 0);
-  if (response.ok() || optional) {
+  const std::string why = token ? token_problem(response) : object_problem(pod.spec->volumes[index - tokens], response);
+  const bool claim = !token && pod.spec->volumes[index - tokens].kind == ObjectKind::kClaim;
+  if (why.empty()) {
     m->done[index] = 1;
+  } else if (claim) {
+    m->claim_problem =
+        fmt::format("error processing PVC {}/{}: {}", pod.ns(), pod.spec->volumes[index - tokens].name, why);
   } else {
     const std::string& volume = token ? pod.spec->tokens[index].volume : pod.spec->volumes[index - tokens].volume;
-    const std::string why = token ? "failed to fetch token: " + why_not(response, {})
-                                  : why_not(response, missing_object(pod.spec->volumes[index - tokens]));
     tell(pod, true, "FailedMount",
          fmt::format("MountVolume.SetUp failed for volume \"{}\" : {}", with_suffix(pod, volume), why));
   }
   if (m->waiting > 0 || pod.work != Work::kMounting) return;
+  if (claims_missing(pod)) return;
   if (std::find(m->done.begin(), m->done.end(), 0) != m->done.end()) {
     m->retry = now + std::min<Duration>(kFirstRetry * (1LL << std::min(m->tries, 10)), kLongestRetry);
     ++m->tries;
@@ -166,10 +280,14 @@ void Manager::on_volume_answer(Pod& pod, size_t index, const ApiResponse& respon
 void Manager::on_variable_answer(Pod& pod, size_t index, const ApiResponse& response) {
   Extras* more = pod.extras.get();
   if (more == nullptr || more->fetch_index < 0 || index >= more->object_state.size()) return;
-  if (more->object_state[index] != 0) return;
-  more->object_state[index] = response.ok() ? 1 : 2;
-  if (--more->fetching > 0) return;
+  if (more->object_state[index] != ObjectState::kUnknown) return;
   const size_t container = static_cast<size_t>(more->fetch_index);
+  const std::vector<ObjectRef>& wanted = pod.spec->containers[container].variables;
+  const bool lacks = response.ok() && index < wanted.size() && !lacking_key(wanted[index], response).empty();
+  more->object_state[index] = !response.ok() ? ObjectState::kMissing
+                              : lacks        ? ObjectState::kNoKey
+                                             : ObjectState::kThere;
+  if (--more->fetching > 0) return;
   more->fetch_index = -1;
   if (pod.work != Work::kFetching || container >= pod.runs.size()) return;
   pod.runs[container].objects_ready = true;

@@ -13,6 +13,7 @@
 
 #include "agent/pod/backoff.h"
 #include "agent/pod/pod_template.h"
+#include "agent/pod/probe_tally.h"
 #include "base/clock.h"
 
 namespace ghostfleet::agent {
@@ -23,11 +24,24 @@ enum class Phase : unsigned char { kPending, kRunning, kSucceeded, kFailed };
 inline bool is_terminal(Phase p) { return p == Phase::kSucceeded || p == Phase::kFailed; }
 std::string_view phase_name(Phase phase);
 
+enum class Qos : unsigned char { kBestEffort, kBurstable, kGuaranteed };
+
 // Active: started and kept running. Terminating: its containers stop. Finished: nothing runs, the last status is known.
 enum class Stage : unsigned char { kActive, kTerminating, kFinished };
 // What the pod's worker is busy with; until it is done nothing else happens to the pod.
-enum class Work : unsigned char { kNone, kMounting, kStarting, kPulling, kFetching, kKilling };
-enum class Cause : unsigned char { kDeleted, kEnded, kCompleted };  // ended: by its deadline or by another writer
+enum class Work : unsigned char {
+  kNone,
+  kAdmitting,  // others make room for it
+  kMounting,
+  kStarting,
+  kPulling,
+  kFetching,
+  kHook,      // a postStart hook runs
+  kHookStop,  // it failed, and its container is stopped
+  kKilling
+};
+// Ended: by its deadline, an eviction or another writer.
+enum class Cause : unsigned char { kDeleted, kEnded, kCompleted };
 
 enum class RunState : unsigned char { kAbsent, kRunning, kExited };
 // Why a container waits.
@@ -36,8 +50,13 @@ enum class Why : unsigned char {
   kErrImagePull,
   kImagePullBackOff,
   kErrImageNeverPull,
-  kConfigError,
-  kCrashLoop
+  kInvalidImageName,
+  kConfigError,  // a variable's object is missing
+  kNoKey,        // or a key in it
+  kNotRoot,
+  kPostStartHook,
+  kCrashLoop,
+  kRestartingAll
 };
 
 // One attempt that ended.
@@ -46,6 +65,7 @@ struct Ended {
   int32_t code = 0;
   bool known = false;   // there was such an attempt
   bool located = true;  // false: a container that never ran when its pod was stopped
+  bool reset = false;   // taken away because all containers start afresh
   uint32_t attempt = 0;
 };
 
@@ -65,6 +85,7 @@ struct Look {
 
 struct Probing {
   std::array<TimePoint, kProbeKinds> due{kNever, kNever, kNever};
+  TimePoint ready_base;  // the readiness probe's beat begins with its first run
   std::array<uint16_t, kProbeKinds> good{}, bad{};
 };
 
@@ -78,23 +99,39 @@ struct ContainerRun {
   uint8_t reason_detail = 0;
   bool unhealthy = false;  // a probe failed too often: to be killed and started again
   ProbeKind failed_probe = ProbeKind::kLiveness;
-  bool tried = false;  // in this pass of the worker
+  uint32_t image_hash = 0;              // of the image it was made with
+  uint32_t script_from = 0;             // the attempt at which its script begins
+  std::unique_ptr<const Script> drawn;  // of this attempt, when its script leaves something to chance
+  bool stale_started = false;           // `started` is still that of the container before
+  bool fresh = false;                   // made, and its probes do not know it yet
+  bool tried = false;                   // in this pass of the worker
   bool killed_in_pass = false;
+  bool must_restart = false;   // stopped in this pass to be started again
   bool image_ready = false;    // pulled in this pass
   bool objects_ready = false;  // fetched in this pass
   Backoff backoff, image_backoff;
   TimePoint pull_failed_at;
-  std::unique_ptr<Probing> probing;  // only while a probe has still something to find out
+  std::unique_ptr<Probing> probing;       // only while a probe has still something to find out
+  std::unique_ptr<ProbeTallies> tallied;  // of the attempts before, when it has probes
 };
 
-enum ConditionType : unsigned char { kReadyToStart, kInitialized, kReady, kContainersReady, kScheduled, kConditions };
+enum ConditionType : unsigned char {
+  kReadyToStart,
+  kInitialized,
+  kReady,
+  kContainersReady,
+  kScheduled,
+  kAllRestarting,  // only of pods with a rule that restarts all containers
+  kConditions
+};
 enum class ConditionReason : unsigned char {
   kNone,
   kContainersNotReady,
   kContainersNotInitialized,
   kReadinessGatesNotReady,
   kPodCompleted,
-  kPodFailed
+  kPodFailed,
+  kRestartAllStarted
 };
 std::string_view condition_name(int type);
 std::string_view condition_reason(ConditionReason reason);
@@ -125,10 +162,11 @@ struct QueuedEvent {
   uint8_t tries = 0;
   int64_t last = 0;  // wall seconds
   std::string reason, message, field;
+  std::string annotations;  // a JSON object; empty: none
 };
 
 // client-go's filter: 25 events of one type about one object at once, then one each 5 minutes.
-struct TokenBucket {
+struct SpamFilter {
   static constexpr double kBurst = 25;
   static constexpr double kPerSecond = 1.0 / 300;
   float tokens = kBurst;
@@ -138,10 +176,11 @@ struct TokenBucket {
 
 struct EventLog {
   std::vector<EventRecord> records;
-  TokenBucket buckets[2];  // Normal, Warning
+  SpamFilter filters[2];  // Normal, Warning
   std::unique_ptr<std::deque<QueuedEvent>> queue;
-  TimePoint due = kNever;  // of a retry
+  TimePoint due = kNever;  // of a retry, or of its turn
   bool in_flight = false;
+  bool reserved = false;  // `due` is a turn that it has
 };
 
 // Where each volume of a pod stands; only while it is being mounted.
@@ -152,26 +191,76 @@ struct Mounting {
   int waiting = 0;  // answers not there yet
   bool asked = false;
   bool complained = false;  // the time-out was reported
-  std::vector<char> done;   // tokens first, then objects
+  bool seen_once = false;   // a claim was missing before
+  std::string claim_problem;
+  std::vector<char> done;  // tokens first, then objects
+};
+
+enum class ObjectState : unsigned char { kUnknown, kThere, kMissing, kNoKey };
+
+// A condition that few pods have.
+struct Note {
+  int64_t generation = 0;  // 0: it is not there
+  int64_t since = 0;       // wall seconds
+  std::string reason, message;
+};
+
+// Resources of a running pod that changed.
+struct Resizing {
+  std::shared_ptr<const PodTemplate> granted;   // whose resources the node has set aside; null: the spec's
+  std::shared_ptr<const PodTemplate> in_force;  // whose resources the containers have; null: the granted ones
+  Note pending, progress;
+};
+
+// How full its emptyDir volumes were when they were measured last.
+struct VolumeLook {
+  TimePoint due;
+  std::vector<int64_t> used;  // as spec->empty_dirs
+};
+
+// Of a static pod: the pod in the API that stands for it.
+struct Mirror {
+  kube::Json object;  // as it is created
+  std::string hash;
+  std::string uid;         // of the one that is there; empty: none
+  bool wrong = false;      // that one is being deleted, or stands for an earlier manifest
+  bool asked = false;      // a POST or DELETE is on its way
+  bool withdrawn = false;  // its manifest is gone
+  bool told = false;       // one that was there has had the status
+  std::string asked_uid;   // of the one to be deleted
+  TimePoint retry = kNever;
+};
+
+// Devices that a container holds.
+struct HeldDevices {
+  uint32_t container = 0;
+  std::string resource;
+  std::vector<uint32_t> indexes;  // of the node's devices of that resource
+  bool given_back = false;
 };
 
 // What few pods need.
 struct Extras {
   // Attempts taken over from an earlier agent, and their ids, by container; an empty id is one we would make up too.
   std::vector<std::pair<uint32_t, std::string>> container_ids;
-  std::string ip;               // taken over
+  std::string ip, second_ip;    // taken over
   std::string reason, message;  // of a rejected or killed pod
   std::unique_ptr<Mounting> mounting;
-  std::vector<char> object_state;  // of the container being created: 0 unknown, 1 there, 2 missing
+  std::vector<ObjectState> object_state;  // of the container being created
   int fetching = 0;
   int fetch_index = -1;  // the container they are for
-  // In-place resize: its generation, 0 when none is going on
-  int64_t resize_generation = 0;
-  int64_t resize_since = 0;
-  std::shared_ptr<const PodTemplate> resize_from;  // resources still in force
+  std::unique_ptr<Resizing> resizing;
+  std::vector<char> missing_pull_secrets;  // by index of the spec's
+  Note disruption;                         // condition DisruptionTarget
+  int64_t grace_override = -1;             // of an eviction
+  std::vector<std::string> victims;        // uids of the pods that make room for it
+  std::unique_ptr<kube::Json> json;        // while its admission waits for the node's newest object
+  std::unique_ptr<VolumeLook> volumes;
+  std::vector<HeldDevices> devices;
+  std::unique_ptr<Mirror> mirror;
 };
 
-inline constexpr int kPieces = 14;
+inline constexpr int kPieces = 18;
 
 struct Pod {
   std::shared_ptr<const PodTemplate> spec;
@@ -186,6 +275,7 @@ struct Pod {
   int64_t start_time = 0;  // wall seconds, 0: no status yet
   int64_t deletion_grace = -1;
 
+  Qos qos = Qos::kBurstable;
   Stage stage = Stage::kActive;
   Work work = Work::kNone;
   Cause cause = Cause::kCompleted;
@@ -199,19 +289,22 @@ struct Pod {
   bool pass_changed : 1 = false, pass_failed : 1 = false, sync_pending : 1 = false, stop_pending : 1 = false;
   bool dirty : 1 = false, sending : 1 = false, terminal_acked : 1 = false;
   bool deleted_sent : 1 = false, api_conditions : 1 = false;
-  bool kill_all : 1 = false, delete_next : 1 = false;
-  bool ended_by_other : 1 = false;           // another writer gave it the terminal phase that it shows
-  uint8_t refused = 0;                       // status writes answered 403 in a row
-  uint8_t drift = 0;                         // bits of conditions that others overwrote
-  uint32_t gates_true = 0, gates_known = 0;  // bits of readiness gates: True, and there at all
-  uint32_t busy_with = 0;                    // container being pulled or fetched
-  Duration pass_delay{0};                    // wait before the next try
+  bool kill_all : 1 = false, delete_next : 1 = false, reset_all : 1 = false, evicted : 1 = false;
+  bool was_initialized : 1 = false;  // when it began to stop
+  bool ended_by_other : 1 = false;   // another writer gave it the terminal phase that it shows
+  uint8_t refused = 0;               // status writes answered 403 in a row
+  uint8_t drift = 0;                 // bits of conditions that others overwrote
+  uint32_t gates_true = 0,
+           gates_known = 0;  // bits of readiness gates: True, and there at all
+  uint32_t busy_with = 0;    // container being pulled or fetched
+  Duration pass_delay{0};    // wait before the next try
 
   std::array<Condition, kConditions> conditions;
   std::vector<ContainerRun> runs;  // as spec->containers
   EventLog events;
   std::unique_ptr<Extras> extras;
-  std::array<uint32_t, kPieces> sent{};  // hashes of the pieces of the status that the API server has (light)
+  std::array<uint32_t, kPieces> sent{};  // hashes of the pieces of the status
+                                         // that the API server has (light)
 
   TimePoint probe_base;
   TimePoint work_due = kNever, sync_due = kNever, send_due = kNever, drift_due = kNever, delete_due = kNever,
@@ -221,11 +314,24 @@ struct Pod {
   std::string_view name() const { return std::string_view(key).substr(ns_size, name_size); }
   std::string_view uid() const { return std::string_view(key).substr(ns_size + name_size); }
   std::string_view token_suffix() const { return suffix.data(); }
+  // Of the object in the API: a static pod's is its mirror's, empty while there is none.
+  std::string_view api_uid() const {
+    return extras != nullptr && extras->mirror != nullptr ? std::string_view(extras->mirror->uid) : uid();
+  }
   Extras& more() {
     if (extras == nullptr) extras = std::make_unique<Extras>();
     return *extras;
   }
   bool holds_resources() const { return stage != Stage::kFinished; }
+  // The specs whose resources the node has set aside for it, and whose resources its containers have.
+  const PodTemplate& granted() const {
+    const Resizing* r = extras != nullptr ? extras->resizing.get() : nullptr;
+    return r != nullptr && r->granted != nullptr ? *r->granted : *spec;
+  }
+  const PodTemplate& in_force() const {
+    const Resizing* r = extras != nullptr ? extras->resizing.get() : nullptr;
+    return r != nullptr && r->in_force != nullptr ? *r->in_force : granted();
+  }
 };
 
 }  // namespace ghostfleet::agent

@@ -13,6 +13,9 @@
 #include <vector>
 
 #include "agent/actions.h"
+#include "agent/pod/device_table.h"
+#include "agent/pod/pod_view.h"
+#include "agent/pod/pressure.h"
 #include "kube/api/json.h"
 
 namespace ghostfleet::agent {
@@ -20,6 +23,8 @@ namespace ghostfleet::agent {
 inline constexpr Tag kPodTagBit = Tag{1} << 63;
 // The one timer of a manager, for all its pods.
 inline constexpr Tag kPodTimerTag = kPodTagBit;
+
+class BehaviorRules;
 
 // One rule for images: `match` is a glob over the image name; an error makes the pull fail with that text.
 struct ImageRule {
@@ -34,11 +39,33 @@ struct PodOptions {
   bool full_fidelity = false;
   bool events = true;
   Duration stop_after_default{0};
+  // A container whose pod says nothing about it does what its command line says, where that is understood.
+  bool commands = false;
+  // What the containers of many pods do; null: no rules.
+  std::shared_ptr<const BehaviorRules> behaviors;
+  uint64_t seed = 1;  // of what behaviours leave to chance
   // The first match counts; an image that no rule names is on the node already. The default is what the recordings of
   // a real kubelet were made with.
   std::vector<ImageRule> image_rules = {{"*missing*", Duration(0), "NotFound"},
                                         {"*slow*", std::chrono::seconds(5), ""}};
   std::string runtime_name = "containerd";
+  EvictionRules eviction;
+  // Extended resources come from device plugins: containers hold devices with ids, whose health their status tells.
+  bool device_plugins = false;
+};
+
+// What a manager tells of its node.
+class NodeListener {
+ public:
+  virtual ~NodeListener() = default;
+  virtual void pressure_changed(unsigned pressure) = 0;    // bits: PressureBit
+  virtual void reclaiming(std::string_view resource) = 0;  // before a pod is evicted for the node's sake
+};
+
+// A pod that a file of the node asks for, not the API server.
+struct StaticManifest {
+  std::string source;  // "/etc/kubernetes/manifests/etcd.yaml"
+  kube::Json pod;
 };
 
 // What pods ask of their node. Stable while the manager lives; values may change between calls.
@@ -50,6 +77,10 @@ struct NodeFacts {
   std::shared_ptr<const kube::Json> object;
   // The n-th pod address of this node.
   std::function<std::string(uint32_t n)> pod_ip;
+  // Of a node with two address families: those of the second one.
+  std::string second_host_ip;
+  std::function<std::string(uint32_t n)> second_pod_ip;
+  NodeListener* listener = nullptr;
 };
 
 class PodManager {
@@ -64,11 +95,19 @@ class PodManager {
   // The same from JSON text, as a watch brings it: what only echoes our own write is seen without parsing the whole.
   virtual void on_pod_text(std::string_view pod) = 0;
   virtual void on_pod_deleted(std::string_view ns, std::string_view name, std::string_view uid) = 0;
+  // The static pods, all of them: those that are there and not named any more are ended. Manifests that make no sense
+  // are to be refused before (make_static_pod).
+  virtual void set_static_pods(std::vector<StaticManifest> manifests) = 0;
+  // All devices that are Unhealthy now; the status of the pods that hold them follows.
+  virtual void set_unhealthy_devices(const UnhealthyDevices& unhealthy) = 0;
   virtual void on_response(Tag tag, const ApiResponse& response) = 0;
   virtual void on_timer(Tag tag) = 0;
 
+  // The pods as they are now.
+  virtual std::vector<PodView> describe(const PodPick& pick) const = 0;
   virtual size_t pod_count() const = 0;
-  virtual size_t running_count() const = 0;  // phase Running as last acknowledged
+  virtual size_t running_count() const = 0;   // phase Running as last acknowledged
+  virtual size_t finished_count() const = 0;  // Succeeded or Failed as last acknowledged
 };
 
 }  // namespace ghostfleet::agent

@@ -89,7 +89,9 @@ void override_with(const List& own, List* list) {
 
 List whole_requests(const Json& pod) {
   List list = aggregate(pod, [](const Json& c) { return requests_of(c, "resources."); });
-  override_with(requests_of(pod, "spec.resources."), &list);
+  override_with(read_list(pod, "spec.resources.requests"), &list);
+  // A limit stands in for a request that nobody makes.
+  for (const auto& [key, q] : read_list(pod, "spec.resources.limits")) list.emplace(key, q);
   return list;
 }
 
@@ -131,6 +133,20 @@ int64_t to_amount(std::string_view resource, const Quantity& q) {
 
 }  // namespace
 
+std::string render_running_resources(const Json& pod, const Json& container) {
+  List limits = read_list(container, "resources.limits");
+  List requests = requests_of(container, "resources.");
+  const List whole = read_list(pod, "spec.resources.limits");
+  if (!limits.empty()) {
+    for (const auto& [key, q] : whole) {
+      if (key == "cpu" || key == "memory") limits.emplace(key, q);
+    }
+    limits.emplace("memory", Quantity::from_value(0));
+  }
+  if (!requests.empty()) requests.emplace("memory", Quantity::from_value(0));
+  return render(limits, requests);
+}
+
 std::string render_resources(const Json& container) {
   return render(read_list(container, "resources.limits"), requests_of(container, "resources."));
 }
@@ -158,6 +174,38 @@ std::string render_pod_allocated(const Json& pod) {
 }
 
 std::string render_pod_resources(const Json& pod) { return render(whole_limits(pod), whole_requests(pod)); }
+
+Amount read_amount(const Json& holder, std::string_view path, std::string_view resource) {
+  const Json* at = kube::find_path(holder, path);
+  if (at != nullptr && !resource.empty()) at = kube::find_key(*at, resource);
+  Quantity q;
+  if (at == nullptr || !read_quantity(*at, &q) || q.sign() <= 0) return {};
+  return {q.value(), q.to_string()};
+}
+
+Amount pod_limit(const Json& pod, std::string_view resource) {
+  const List list = whole_limits(pod);
+  const auto at = list.find(resource);
+  if (at == list.end() || at->second.sign() <= 0) return {};
+  return {at->second.value(), at->second.to_string()};
+}
+
+std::string_view qos_class(const Json& pod) {
+  bool any = false, guaranteed = true;
+  for (const std::string_view list : {"spec.initContainers", "spec.containers"}) {
+    const JsonArray* containers = kube::get_array(pod, list);
+    if (containers == nullptr) continue;
+    for (const Json& c : *containers) {
+      const List limits = read_list(c, "resources.limits"), requests = requests_of(c, "resources.");
+      for (const std::string_view resource : {"cpu", "memory"}) {
+        const auto limit = limits.find(resource), request = requests.find(resource);
+        any |= request != requests.end() && !request->second.is_zero();
+        guaranteed &= limit != limits.end() && !limit->second.is_zero() && request->second == limit->second;
+      }
+    }
+  }
+  return !any ? "BestEffort" : guaranteed ? "Guaranteed" : "Burstable";
+}
 
 int64_t amount_of(std::string_view resource, std::string_view quantity) {
   Result<Quantity> q = Quantity::parse(quantity);

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 
+#include "agent/behavior/behavior_declared.h"
+#include "agent/pod/command_line.h"
 #include "agent/pod/pod_resources.h"
+#include "base/spelling.h"
 
 namespace ghostfleet::agent {
 
@@ -17,6 +20,7 @@ using kube::JsonObject;
 namespace {
 
 constexpr std::string_view kTokenVolume = "kube-api-access-";
+constexpr size_t kMaxProblems = 20;     // annotations that are told to be wrong
 constexpr size_t kMaxContainers = 500;  // of one pod; more are left out (an API server allows about as many)
 
 const JsonArray& array_or_empty(const Json& value, std::string_view path) {
@@ -73,26 +77,57 @@ ProbeSpec read_probe(const Json& container, std::string_view field, ProbeWord ro
   probe.initial_delay = seconds_of(*json, "initialDelaySeconds", 0);
   probe.failure_threshold = clamp_count(get_int(*json, "failureThreshold", 3), 3);
   probe.success_threshold = clamp_count(get_int(*json, "successThreshold", 1), 1);
+  probe.grace_seconds = std::clamp<int64_t>(get_int(*json, "terminationGracePeriodSeconds", -1), -1, 1000000000);
   return probe;
 }
 
-void add_variable(const Json* ref, bool secret, ContainerSpec* out) {
-  if (ref == nullptr || get_string(*ref, "name").empty()) return;
-  out->variables.push_back({secret,
-                            get_bool(*ref, "optional"),
-                            std::string(get_string(*ref, "name")),
-                            std::string(get_string(*ref, "key")),
-                            {}});
+// Go's %v of a list of strings.
+std::string list_words(const JsonArray& list) {
+  std::string out = "[";
+  for (const Json& word : list) {
+    if (out.size() > 1) out += ' ';
+    if (word.is_string()) out += std::string_view(word.get_string());
+  }
+  return out + "]";
+}
+
+Hook read_hook(const Json& container, std::string_view path) {
+  Hook hook;
+  const Json* json = kube::find_path(container, path);
+  if (json == nullptr || !json->is_object()) return hook;
+  const auto has = [&](std::string_view key) { return kube::find_key(*json, key) != nullptr; };
+  if (has("exec")) {
+    const JsonArray& command = array_or_empty(*json, "exec.command");
+    hook.kind = HookKind::kExec;
+    if (!command.empty() && command[0].is_string()) hook.word = word_of(command[0].get_string());
+    hook.command = list_words(command);
+  } else if (has("httpGet")) {
+    hook.kind = HookKind::kHttp;
+  } else if (has("sleep")) {
+    hook.kind = HookKind::kSleep;
+    hook.sleep = seconds_of(*json, "sleep.seconds", 0);
+  }
+  return hook;
+}
+
+void add_variable(const Json* json, ObjectKind kind, ContainerSpec* out) {
+  if (json == nullptr || get_string(*json, "name").empty()) return;
+  ObjectRef ref;
+  ref.kind = kind;
+  ref.optional = get_bool(*json, "optional");
+  ref.name = get_string(*json, "name");
+  if (const std::string_view key = get_string(*json, "key"); !key.empty()) ref.keys.emplace_back(key);
+  out->variables.push_back(std::move(ref));
 }
 
 void read_variables(const Json& container, ContainerSpec* out) {
   for (const Json& from : array_or_empty(container, "envFrom")) {
-    add_variable(kube::find_key(from, "configMapRef"), false, out);
-    add_variable(kube::find_key(from, "secretRef"), true, out);
+    add_variable(kube::find_key(from, "configMapRef"), ObjectKind::kConfigMap, out);
+    add_variable(kube::find_key(from, "secretRef"), ObjectKind::kSecret, out);
   }
   for (const Json& env : array_or_empty(container, "env")) {
-    add_variable(kube::find_path(env, "valueFrom.configMapKeyRef"), false, out);
-    add_variable(kube::find_path(env, "valueFrom.secretKeyRef"), true, out);
+    add_variable(kube::find_path(env, "valueFrom.configMapKeyRef"), ObjectKind::kConfigMap, out);
+    add_variable(kube::find_path(env, "valueFrom.secretKeyRef"), ObjectKind::kSecret, out);
   }
 }
 
@@ -121,8 +156,10 @@ std::string render_mounts(const Json& container, std::string_view token_volume) 
 
 void read_restart_rules(const Json& container, ContainerSpec* out) {
   for (const Json& rule : array_or_empty(container, "restartPolicyRules")) {
-    if (get_string(rule, "action") != "Restart") continue;
+    const std::string_view action = get_string(rule, "action");
+    if (action != "Restart" && action != "RestartAllContainers") continue;
     RestartRule r;
+    r.all = action != "Restart";
     r.in = get_string(rule, "exitCodes.operator") != "NotIn";
     for (const Json& code : array_or_empty(rule, "exitCodes.values")) {
       if (code.is_int64()) r.codes.push_back(static_cast<int>(code.get_int64()));
@@ -137,24 +174,102 @@ PullPolicy read_pull_policy(const Json& container) {
   return text == "Never" ? PullPolicy::kNever : PullPolicy::kIfNotPresent;
 }
 
-// Default: runs until stopped; an init container, and what a Job owns, ends with 0 after a second.
-Script read_script(const Json& pod, const ContainerSpec& container, bool job, PodTemplate* out) {
+// One entry for each annotation, and what counts instead.
+void add_problems(std::string key, const std::vector<std::string>& problems, std::string_view instead,
+                  PodTemplate* out) {
+  if (problems.empty()) return;
+  std::string text;
+  for (const std::string& problem : problems) text += (text.empty() ? "" : "; ") + problem;
+  // Of a word that is there twice the first counts, and nothing instead of it.
+  if (!text.ends_with("counts")) text += "; " + std::string(instead);
+  out->problems.emplace_back(std::move(key), std::move(text));
+}
+
+// What a rule says stands between the defaults and the annotation. Default: runs until stopped; an init container, and
+// what a Job owns, ends with 0 after a second. `told`: the command line need not be asked.
+Script read_script(const Json& pod, const Json& json, const ContainerSpec& container, bool job,
+                   const BehaviorRules* rules, bool* told, PodTemplate* out) {
   Script defaults;
   if ((job && !container.init) || (container.init && !container.sidecar)) {
     defaults.exits = {0};
     defaults.after = std::chrono::seconds(1);
   }
+  const int rule = rules != nullptr ? rules->find(pod, json) : -1;
+  if (rule >= 0) defaults = rules->apply(rule, std::move(defaults));
+  *told = rule >= 0 && rules->tells_course(rule);
   const Json* annotations = kube::find_path(pod, "metadata.annotations");
   const std::string key = std::string(kBehaviorPrefix) + container.name;
   const Json* text = annotations != nullptr ? kube::find_key(*annotations, key) : nullptr;
   if (text == nullptr || !text->is_string()) return defaults;
+  *told = true;
   std::vector<std::string> problems;
-  Script script = parse_script(text->get_string(), std::move(defaults), &problems);
-  for (std::string& p : problems) out->problems.emplace_back(key, std::move(p));
+  Script script = parse_script(text->get_string(), std::move(defaults), &problems,
+                               rules != nullptr ? &rules->histograms() : nullptr);
+  const std::string instead =
+      rule < 0 ? std::string("the default is used") : "what behaviorRules[" + std::to_string(rule) + "] says is used";
+  add_problems(key, problems, instead, out);
   return script;
 }
 
-ContainerSpec read_container(const Json& json, bool init, RestartPolicy pod_policy, std::string_view token_volume) {
+// The annotations that exec reads are checked when the pod comes: nobody may ever look at its files.
+void check_declared(const Json& pod, const std::string& container, PodTemplate* out) {
+  const Json* annotations = kube::find_path(pod, "metadata.annotations");
+  if (annotations == nullptr) return;
+  for (const std::string_view prefix : {kFilesPrefix, kExecPrefix}) {
+    std::string key = std::string(prefix) + container;
+    const Json* text = kube::find_key(*annotations, key);
+    if (text == nullptr || !text->is_string()) continue;
+    std::vector<std::string> problems;
+    if (prefix == kFilesPrefix) {
+      read_declared_files(text->get_string(), &problems);
+    } else {
+      read_declared_answers(text->get_string(), &problems);
+    }
+    add_problems(std::move(key), problems, "what is wrong is left out", out);
+  }
+}
+
+bool tells_use(const Script& s) {
+  const bool drawn = s.draws != nullptr && s.draws->memory;
+  return drawn || !s.memory.empty() || !s.storage.empty() || !s.pids.empty() || !s.volumes.empty();
+}
+
+void read_resize_policy(const Json& container, ContainerSpec* out) {
+  for (const Json& policy : array_or_empty(container, "resizePolicy")) {
+    if (get_string(policy, "restartPolicy") != "RestartContainer") continue;
+    (get_string(policy, "resourceName") == "cpu" ? out->cpu_restarts : out->memory_restarts) = true;
+  }
+}
+
+// Images are taken to run as root unless the pod says otherwise.
+bool runs_as_root_against_its_will(const Json& pod, const Json& container) {
+  const auto find = [&](std::string_view key) {
+    const Json* own = kube::find_path(container, "securityContext." + std::string(key));
+    return own != nullptr && !own->is_null() ? own : kube::find_path(pod, "spec.securityContext." + std::string(key));
+  };
+  const Json* wanted = find("runAsNonRoot");
+  if (wanted == nullptr || !wanted->is_bool() || !wanted->get_bool()) return false;
+  const Json* user = find("runAsUser");
+  return user == nullptr || !user->is_int64() || user->get_int64() == 0;
+}
+
+// Resources with a domain that is not Kubernetes' own.
+std::vector<std::pair<std::string, uint32_t>> read_devices(const Json& container) {
+  std::vector<std::pair<std::string, uint32_t>> out;
+  const JsonObject* limits = kube::get_object(container, "resources.limits");
+  if (limits == nullptr) return out;
+  for (const auto& [key, value] : *limits) {
+    const std::string_view name = key;
+    const std::string_view domain = name.substr(0, name.find('/'));
+    if (domain == name || domain == "kubernetes.io" || domain.ends_with(".kubernetes.io")) continue;
+    const Amount amount = read_amount(container, "resources.limits", name);
+    if (amount.value > 0 && amount.value < 100000) out.emplace_back(name, static_cast<uint32_t>(amount.value));
+  }
+  return out;
+}
+
+ContainerSpec read_container(const Json& pod, const Json& json, bool init, RestartPolicy pod_policy,
+                             std::string_view token_volume) {
   ContainerSpec c;
   c.name = get_string(json, "name");
   c.image = get_string(json, "image");
@@ -170,30 +285,46 @@ ContainerSpec read_container(const Json& json, bool init, RestartPolicy pod_poli
   c.probes[static_cast<int>(ProbeKind::kStartup)] = read_probe(json, "startupProbe", ProbeWord::kStarted);
   c.probes[static_cast<int>(ProbeKind::kReadiness)] = read_probe(json, "readinessProbe", ProbeWord::kReady);
   c.probes[static_cast<int>(ProbeKind::kLiveness)] = read_probe(json, "livenessProbe", ProbeWord::kLive);
-  c.pre_stop_sleep = seconds_of(json, "lifecycle.preStop.sleep.seconds", 0);
+  c.post_start = read_hook(json, "lifecycle.postStart");
+  c.pre_stop = read_hook(json, "lifecycle.preStop");
+  c.not_root = runs_as_root_against_its_will(pod, json);
+  read_resize_policy(json, &c);
   read_variables(json, &c);
   c.resources = render_resources(json);
+  c.running_resources = render_running_resources(pod, json);
   c.allocated = render_requests(json);
+  c.devices = read_devices(json);
+  c.memory_request = read_amount(json, "resources.requests", "memory");
+  c.storage_request = read_amount(json, "resources.requests", "ephemeral-storage");
+  c.storage_limit = read_amount(json, "resources.limits", "ephemeral-storage");
   c.mounts = render_mounts(json, token_volume);
   return c;
 }
 
-void read_object_volume(const Json* source, bool secret, std::string_view name_field, std::string_view volume,
-                        PodTemplate* out) {
+void read_object_volume(const Json* source, ObjectKind kind, std::string_view name_field, std::string_view volume,
+                        bool projected, PodTemplate* out) {
   if (source == nullptr || get_string(*source, name_field).empty()) return;
-  out->volumes.push_back(
-      {secret, get_bool(*source, "optional"), std::string(get_string(*source, name_field)), {}, std::string(volume)});
+  ObjectRef ref;
+  ref.kind = kind;
+  ref.optional = get_bool(*source, "optional");
+  ref.projected = projected;
+  ref.name = get_string(*source, name_field);
+  for (const Json& item : array_or_empty(*source, "items")) ref.keys.emplace_back(get_string(item, "key"));
+  ref.volume = volume;
+  out->volumes.push_back(std::move(ref));
 }
 
 void read_volumes(const Json& pod, std::string_view token_volume, PodTemplate* out) {
   for (const Json& volume : array_or_empty(pod, "spec.volumes")) {
     std::string name(get_string(volume, "name"));
     if (!token_volume.empty() && name == token_volume) name = std::string(kTokenVolume) + kSuffixMark;
-    read_object_volume(kube::find_key(volume, "configMap"), false, "name", name, out);
-    read_object_volume(kube::find_key(volume, "secret"), true, "secretName", name, out);
+    read_object_volume(kube::find_key(volume, "configMap"), ObjectKind::kConfigMap, "name", name, false, out);
+    read_object_volume(kube::find_key(volume, "secret"), ObjectKind::kSecret, "secretName", name, false, out);
+    read_object_volume(kube::find_key(volume, "persistentVolumeClaim"), ObjectKind::kClaim, "claimName", name, false,
+                       out);
     for (const Json& source : array_or_empty(volume, "projected.sources")) {
-      read_object_volume(kube::find_key(source, "configMap"), false, "name", name, out);
-      read_object_volume(kube::find_key(source, "secret"), true, "name", name, out);
+      read_object_volume(kube::find_key(source, "configMap"), ObjectKind::kConfigMap, "name", name, true, out);
+      read_object_volume(kube::find_key(source, "secret"), ObjectKind::kSecret, "name", name, true, out);
       const Json* token = kube::find_key(source, "serviceAccountToken");
       if (token == nullptr || !token->is_object()) continue;
       out->tokens.push_back({name, std::string(get_string(*token, "audience")),
@@ -214,32 +345,82 @@ void read_host_ports(const Json& pod, PodTemplate* out) {
   }
 }
 
-void check_annotations(const Json& pod, PodTemplate* out) {
-  const JsonObject* annotations = kube::get_object(pod, "metadata.annotations");
-  if (annotations == nullptr) return;
-  for (const auto& [key, value] : *annotations) {
-    const std::string_view k = key;
-    if (!k.starts_with(kBehaviorPrefix) || out->problems.size() >= 8) continue;
-    const std::string_view name = k.substr(kBehaviorPrefix.size());
-    const bool known = std::any_of(out->containers.begin(), out->containers.end(),
-                                   [&](const ContainerSpec& c) { return c.name == name; });
-    if (!known) out->problems.emplace_back(std::string(k.substr(0, 128)), "the pod has no such container");
+void read_empty_dirs(const Json& pod, PodTemplate* out) {
+  for (const Json& volume : array_or_empty(pod, "spec.volumes")) {
+    const Json* source = kube::find_key(volume, "emptyDir");
+    if (source == nullptr || !source->is_object()) continue;
+    out->empty_dirs.push_back({std::string(get_string(volume, "name")), read_amount(*source, "sizeLimit")});
   }
 }
 
-void read_containers(const Json& pod, std::string_view token_volume, PodTemplate* out) {
-  const bool job = owned_by_job(pod);
-  for (const bool init : {true, false}) {
-    for (const Json& json : array_or_empty(pod, init ? "spec.initContainers" : "spec.containers")) {
-      if (out->containers.size() == kMaxContainers || !json.is_object()) continue;
-      out->containers.push_back(read_container(json, init, out->restart_policy, token_volume));
-      out->containers.back().script = read_script(pod, out->containers.back(), job, out);
+std::vector<uint32_t> sorted_by_name(const PodTemplate& t, size_t from, size_t to) {
+  std::vector<uint32_t> out;
+  for (size_t i = from; i < to; ++i) out.push_back(static_cast<uint32_t>(i));
+  std::stable_sort(out.begin(), out.end(),
+                   [&](uint32_t a, uint32_t b) { return t.containers[a].name < t.containers[b].name; });
+  return out;
+}
+
+constexpr size_t kLongestName = 63;  // a container's
+
+// An annotation may be for a debug container that comes later. It is told when the name looks like one of the pod's
+// containers, or like what people take for its name.
+bool may_mean(std::string_view name, const ContainerSpec& container, std::string_view pod_name) {
+  const std::string_view image = std::string_view(container.image).substr(container.image.rfind('/') + 1);
+  return (name.size() <= kLongestName && looks_like(name, container.name)) ||
+         name == image.substr(0, image.find_first_of(":@")) || name == pod_name || name == "CONTAINER";
+}
+
+void tell_strays(const Json& pod, PodTemplate* out) {
+  const JsonObject* annotations = kube::get_object(pod, "metadata.annotations");
+  if (annotations == nullptr) return;
+  std::string names;
+  for (const ContainerSpec& c : out->containers) names += (names.empty() ? "" : ", ") + c.name;
+  for (const auto& [annotation, text] : *annotations) {
+    const std::string_view key = annotation;
+    for (const std::string_view prefix : {kBehaviorPrefix, kFilesPrefix, kExecPrefix}) {
+      if (!key.starts_with(prefix) || out->problems.size() >= kMaxProblems) continue;
+      const std::string_view name = key.substr(prefix.size());
+      const auto& all = out->containers;
+      if (std::any_of(all.begin(), all.end(), [&](const ContainerSpec& c) { return c.name == name; })) continue;
+      const std::string_view pod_name = get_string(pod, "metadata.name");
+      if (std::any_of(all.begin(), all.end(), [&](const ContainerSpec& c) { return may_mean(name, c, pod_name); }))
+        out->problems.emplace_back(key,
+                                   "the pod has no container of this name (there are: " + names.substr(0, 200) + ")");
     }
-    if (init) out->init_count = out->containers.size();
   }
-  for (size_t i = out->init_count; i < out->containers.size(); ++i) out->by_name.push_back(static_cast<uint32_t>(i));
-  std::stable_sort(out->by_name.begin(), out->by_name.end(),
-                   [&](uint32_t a, uint32_t b) { return out->containers[a].name < out->containers[b].name; });
+}
+
+void add_containers(const Json& pod, std::string_view path, std::string_view token_volume, bool commands,
+                    const BehaviorRules* rules, PodTemplate* out) {
+  const bool init = path == "spec.initContainers";
+  const bool ephemeral = path == "spec.ephemeralContainers";
+  const bool job = owned_by_job(pod);
+  const RestartPolicy policy = ephemeral ? RestartPolicy::kNever : out->restart_policy;
+  for (const Json& json : array_or_empty(pod, path)) {
+    if (out->containers.size() == kMaxContainers || !json.is_object()) continue;
+    out->containers.push_back(read_container(pod, json, init, policy, token_volume));
+    ContainerSpec& container = out->containers.back();
+    container.ephemeral = ephemeral;
+    for (const RestartRule& rule : container.restart_rules) out->restarts_all |= rule.all;
+    bool told = false;
+    container.script = read_script(pod, json, container, job && !ephemeral, rules, &told, out);
+    if (commands && !told) apply_command_model(pod, json, &container);
+    check_declared(pod, container.name, out);
+    out->uses |= tells_use(container.script);
+  }
+}
+
+void read_containers(const Json& pod, std::string_view token_volume, bool commands, const BehaviorRules* rules,
+                     PodTemplate* out) {
+  add_containers(pod, "spec.initContainers", token_volume, commands, rules, out);
+  out->init_count = out->containers.size();
+  add_containers(pod, "spec.containers", token_volume, commands, rules, out);
+  const size_t end = out->containers.size();
+  add_containers(pod, "spec.ephemeralContainers", token_volume, commands, rules, out);
+  out->ephemeral_count = out->containers.size() - end;
+  out->by_name = sorted_by_name(*out, out->init_count, end);
+  out->ephemeral = sorted_by_name(*out, end, out->containers.size());
 }
 
 }  // namespace
@@ -254,24 +435,31 @@ std::string_view token_suffix(const Json& pod) {
   return {};
 }
 
-std::shared_ptr<const PodTemplate> make_template(const Json& pod) {
+std::shared_ptr<const PodTemplate> make_template(const Json& pod, bool commands, const BehaviorRules* rules) {
   auto out = std::make_shared<PodTemplate>();
   const std::string_view suffix = token_suffix(pod);
   const std::string token_volume = suffix.empty() ? std::string() : std::string(kTokenVolume) + std::string(suffix);
   out->restart_policy = parse_policy(get_string(pod, "spec.restartPolicy"));
   out->grace_seconds = std::clamp<int64_t>(get_int(pod, "spec.terminationGracePeriodSeconds", 30), 0, 1000000000);
   out->active_deadline_seconds = std::clamp<int64_t>(get_int(pod, "spec.activeDeadlineSeconds", 0), 0, 1000000000);
+  out->priority = get_int(pod, "spec.priority");
   out->host_network = get_bool(pod, "spec.hostNetwork");
   out->service_account = get_string(pod, "spec.serviceAccountName");
   if (out->service_account.empty()) out->service_account = "default";
   for (const Json& gate : array_or_empty(pod, "spec.readinessGates")) {
     if (out->readiness_gates.size() < 32) out->readiness_gates.emplace_back(get_string(gate, "conditionType"));
   }
-  read_containers(pod, token_volume, out.get());
+  read_containers(pod, token_volume, commands, rules, out.get());
+  tell_strays(pod, out.get());
   read_volumes(pod, token_volume, out.get());
+  for (const Json& secret : array_or_empty(pod, "spec.imagePullSecrets")) {
+    if (const std::string_view name = get_string(secret, "name"); !name.empty()) out->pull_secrets.emplace_back(name);
+  }
   read_host_ports(pod, out.get());
-  check_annotations(pod, out.get());
+  read_empty_dirs(pod, out.get());
   out->requests = pod_requests(pod);
+  out->memory_request = read_amount(pod, "spec.resources.requests", "memory");
+  out->storage_limit = pod_limit(pod, "ephemeral-storage");
   out->allocated = render_pod_allocated(pod);
   out->resources = render_pod_resources(pod);
   return out;

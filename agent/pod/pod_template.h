@@ -12,7 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "agent/pod/behavior.h"
+#include "agent/behavior/behavior.h"
+#include "agent/behavior/behavior_rules.h"
+#include "agent/behavior/command_model.h"
 #include "kube/api/json.h"
 
 namespace ghostfleet::agent {
@@ -22,6 +24,7 @@ enum class RestartPolicy : unsigned char { kAlways, kOnFailure, kNever };
 // One of a container's restartPolicyRules: restart when the exit code is (or is not) among `codes`.
 struct RestartRule {
   bool in = true;
+  bool all = false;  // every container of the pod starts afresh
   std::vector<int> codes;
 };
 
@@ -39,15 +42,29 @@ struct ProbeSpec {
   Duration initial_delay{0};
   int failure_threshold = 3;
   int success_threshold = 1;
+  std::optional<ProbeWindow> window;  // told by the command model; counts before the word
+  int64_t grace_seconds = -1;         // of the stop that its failure leads to; -1: the pod's
 };
 
-// A ConfigMap or Secret that must be there before a volume is mounted or a container is created.
+// What is run when a container has started, or before it is stopped.
+enum class HookKind : unsigned char { kNone, kExec, kHttp, kSleep };
+struct Hook {
+  HookKind kind = HookKind::kNone;
+  ProbeWord word = ProbeWord::kNone;  // of an exec hook: it fails while a probe
+                                      // of this word would
+  Duration sleep{0};
+  std::string command;  // as Go prints it: "[sh -c true]"
+};
+
+// A ConfigMap or Secret that must be there before a volume is mounted or a container is created, or a volume's claim.
+enum class ObjectKind : unsigned char { kConfigMap, kSecret, kClaim };
 struct ObjectRef {
-  bool secret = false;
+  ObjectKind kind = ObjectKind::kConfigMap;
   bool optional = false;
+  bool projected = false;  // a source of a projected volume
   std::string name;
-  std::string key;     // of a variable; empty: the whole object
-  std::string volume;  // empty for variables
+  std::vector<std::string> keys;  // that it must have
+  std::string volume;             // empty for variables
 };
 
 struct TokenRef {
@@ -58,21 +75,40 @@ struct TokenRef {
 
 enum class PullPolicy : unsigned char { kIfNotPresent, kAlways, kNever };
 
+// A quantity as arithmetic wants it and as messages name it.
+struct Amount {
+  int64_t value = 0;
+  std::string text = "0";
+};
+
+// An emptyDir volume with a limit, or whose use somebody told.
+struct EmptyDir {
+  std::string name;
+  Amount limit;  // 0: none
+};
+
 struct ContainerSpec {
   std::string name;
   std::string image;
-  bool init = false;     // of spec.initContainers
-  bool sidecar = false;  // an init container with restartPolicy Always
+  bool init = false;       // of spec.initContainers
+  bool ephemeral = false;  // of spec.ephemeralContainers
+  bool sidecar = false;    // an init container with restartPolicy Always
   bool has_restart_policy = false;
   RestartPolicy restart_policy = RestartPolicy::kAlways;  // its own, else the pod's
   std::vector<RestartRule> restart_rules;
   PullPolicy pull_policy = PullPolicy::kIfNotPresent;
   ProbeSpec probes[kProbeKinds];
-  Duration pre_stop_sleep{0};
+  Hook post_start, pre_stop;
+  bool cpu_restarts = false,
+       memory_restarts = false;      // resizePolicy RestartContainer
+  bool not_root = false;             // runAsNonRoot without a numeric user of its own
   std::vector<ObjectRef> variables;  // needed by env and envFrom
   Script script;
+  Amount memory_request, storage_request, storage_limit;
+  std::vector<std::pair<std::string, uint32_t>> devices;  // extended resources that it asks for
   // Ready-made JSON. In `mounts` the byte kSuffixMark stands for the five letters that end the token volume's name.
   std::string resources = "{}";
+  std::string running_resources = "{}";
   std::string allocated;  // requests; empty: none
   std::string mounts;     // empty: none
 };
@@ -87,33 +123,47 @@ struct HostPort {
 using Amounts = std::vector<std::pair<std::string, int64_t>>;
 
 struct PodTemplate {
-  std::vector<ContainerSpec> containers;  // init containers first, then regular ones, each in the order of the spec
-  size_t init_count = 0;
-  std::vector<uint32_t> by_name;  // indexes of the regular containers, sorted by name (order in the status)
+  // Init containers first, then regular ones, then ephemeral ones, each in the order of the spec.
+  std::vector<ContainerSpec> containers;
+  size_t init_count = 0, ephemeral_count = 0;
+  std::vector<uint32_t> by_name;    // indexes of the regular containers, sorted by
+                                    // name (order in the status)
+  std::vector<uint32_t> ephemeral;  // the same of the ephemeral ones
   RestartPolicy restart_policy = RestartPolicy::kAlways;
   int64_t grace_seconds = 30;
+  int64_t priority = 0;
   int64_t active_deadline_seconds = 0;  // 0: none
   bool host_network = false;
+  bool restarts_all = false;  // a container has a rule that restarts all of them
   std::string service_account;
   std::vector<std::string> readiness_gates;
   std::vector<TokenRef> tokens;
   std::vector<ObjectRef> volumes;
+  std::vector<std::string> pull_secrets;
   std::vector<HostPort> host_ports;
   Amounts requests;
-  std::string allocated;         // status.allocatedResources; empty: none
-  std::string resources = "{}";  // status.resources
-  // "behavior.ghostfleet.dev/c" and what is wrong with it
+  Amount memory_request;             // of the pod as a whole (spec.resources); 0: none
+  Amount storage_limit;              // what its containers' limits of ephemeral-storage add up to; 0: none
+  std::vector<EmptyDir> empty_dirs;  // all of them
+  bool uses = false;                 // the behaviour of a container tells what it uses of its node
+  std::string allocated;             // status.allocatedResources; empty: none
+  std::string resources = "{}";      // status.resources
+  // Annotations, "behavior.ghostfleet.dev/c", and what is wrong with them; one entry each.
   std::vector<std::pair<std::string, std::string>> problems;
 
-  size_t regular_count() const { return containers.size() - init_count; }
+  size_t regular_end() const { return containers.size() - ephemeral_count; }
+  size_t regular_count() const { return regular_end() - init_count; }
 };
 
 // The five letters behind "kube-api-access-" of the pod's injected token volume; empty when it has none.
 std::string_view token_suffix(const kube::Json& pod);
 
-// Extracts, whatever the Json looks like: missing or odd fields take their defaults.
-std::shared_ptr<const PodTemplate> make_template(const kube::Json& pod);
+// Extracts, whatever the Json looks like: missing or odd fields take their defaults. With `commands` a container
+// without an annotation does what its command line says, where that is understood.
+std::shared_ptr<const PodTemplate> make_template(const kube::Json& pod, bool commands = false,
+                                                 const BehaviorRules* rules = nullptr);
 // The same, shared with earlier pods of this thread whose spec differs in nothing that matters here.
-std::shared_ptr<const PodTemplate> intern_template(const kube::Json& pod);
+std::shared_ptr<const PodTemplate> intern_template(const kube::Json& pod, bool commands = false,
+                                                   const BehaviorRules* rules = nullptr);
 
 }  // namespace ghostfleet::agent

@@ -3,24 +3,13 @@
 #include <algorithm>
 
 #include "agent/pod/manager.h"
+#include "agent/pod/probe_tally.h"
 
 namespace ghostfleet::agent {
 
 namespace {
 
-// The age of the container from which on the probe passes, and from which on it fails (0: never).
-Duration passes_from(const Script& script, ProbeWord word) {
-  if (word == ProbeWord::kReady) return script.ready;
-  return word == ProbeWord::kStarted ? script.started : Duration(0);
-}
-Duration fails_from(const Script& script, ProbeWord word) {
-  return word == ProbeWord::kLive ? script.live : Duration(0);
-}
-
-bool passes(const Script& script, ProbeWord word, Duration age) {
-  const Duration fail = fails_from(script, word);
-  return age >= passes_from(script, word) && (fail == Duration(0) || age < fail);
-}
+constexpr Duration kFirstRun = std::chrono::milliseconds(10);
 
 std::string_view probe_name(ProbeKind kind) {
   return kind == ProbeKind::kStartup ? "Startup" : kind == ProbeKind::kReadiness ? "Readiness" : "Liveness";
@@ -38,32 +27,64 @@ std::string_view failure_text(ProbeHandler handler) {
 
 }  // namespace
 
-// Probes come at the pod's own beat, one a period, whenever its containers start.
-TimePoint Manager::probe_tick(const Pod& pod, const ProbeSpec& probe, TimePoint after) const {
-  const int64_t past = std::max<int64_t>((after - pod.probe_base).count(), 0);
-  const int64_t period = probe.period.count();
-  return pod.probe_base + Duration((past / period + 1) * period);
+bool Manager::passes(const Script& script, const ProbeSpec& probe, Duration age) {
+  const Duration fail = probe_fails_from(script, probe);
+  return age >= probe_passes_from(script, probe) && (fail == Duration(0) || age < fail);
 }
 
-void Manager::begin_probing(Pod& pod, size_t index) {
+// Probes come at the pod's own beat, one a period, whenever its containers start; a readiness probe that was asked for
+// beside it goes on from there.
+TimePoint Manager::probe_tick(const Pod& pod, size_t index, ProbeKind kind, TimePoint after) const {
+  const ProbeSpec& probe = pod.spec->containers[index].probes[static_cast<int>(kind)];
+  const ContainerRun& run = pod.runs[index];
+  const bool own = kind == ProbeKind::kReadiness && run.probing != nullptr && run.probing->ready_base.ns != 0;
+  const TimePoint base = own ? run.probing->ready_base : pod.probe_base;
+  const int64_t past = std::max<int64_t>((after - base).count(), 0);
+  const int64_t period = probe.period.count();
+  return base + Duration((past / period + 1) * period);
+}
+
+// A container was made: what has no probe is known at once, the rest begins when a status has shown it.
+void Manager::prepare_probes(Pod& pod, size_t index) {
   const ContainerSpec& spec = pod.spec->containers[index];
   ContainerRun& run = pod.runs[index];
   run.probing.reset();
+  run.fresh = false;
+  if (spec.ephemeral) return;
   const auto has = [&](ProbeKind kind) { return spec.probes[static_cast<int>(kind)].present; };
   // In light fidelity a probe that passes at once is part of the start.
   const auto passes_now = [&](ProbeKind kind) {
     const ProbeSpec& probe = spec.probes[static_cast<int>(kind)];
     return !full() && probe.initial_delay == Duration(0) && probe.success_threshold == 1 &&
-           passes(spec.script, probe.word, Duration(0));
+           passes(script_of(pod, index), probe, Duration(0));
   };
-  if (!has(ProbeKind::kStartup) || passes_now(ProbeKind::kStartup)) run.now.started = true;
-  if (run.now.started) {
-    if (!has(ProbeKind::kReadiness) || passes_now(ProbeKind::kReadiness)) run.now.ready = !spec.init || spec.sidecar;
-    if (has(ProbeKind::kReadiness) && !run.now.ready) begin_probe(pod, index, ProbeKind::kReadiness);
-    if (has(ProbeKind::kLiveness)) begin_probe(pod, index, ProbeKind::kLiveness);
-  } else {
-    begin_probe(pod, index, ProbeKind::kStartup);
+  run.now.started = !has(ProbeKind::kStartup) || passes_now(ProbeKind::kStartup);
+  // One that replaces a running container counts as started until its startup probe has its turn.
+  run.stale_started = full() && !run.now.started && run.shown.state == RunState::kRunning && run.shown.started;
+  run.now.started |= run.stale_started;
+  const bool passes_ready = !has(ProbeKind::kReadiness) || passes_now(ProbeKind::kReadiness);
+  run.now.ready = run.now.started && passes_ready && (!spec.init || spec.sidecar);
+  run.fresh = has(ProbeKind::kStartup) || has(ProbeKind::kReadiness) || has(ProbeKind::kLiveness);
+}
+
+void Manager::begin_fresh_probes(Pod& pod) {
+  for (size_t i = 0; i < pod.runs.size(); ++i) {
+    if (!pod.runs[i].fresh) continue;
+    pod.runs[i].fresh = false;
+    if (pod.runs[i].now.state == RunState::kRunning) begin_probing(pod, i);
   }
+}
+
+void Manager::begin_probing(Pod& pod, size_t index) {
+  const ContainerSpec& spec = pod.spec->containers[index];
+  const ContainerRun& run = pod.runs[index];
+  const auto has = [&](ProbeKind kind) { return spec.probes[static_cast<int>(kind)].present; };
+  if (run.stale_started || !run.now.started) {
+    if (has(ProbeKind::kStartup)) begin_probe(pod, index, ProbeKind::kStartup);
+    return;
+  }
+  if (has(ProbeKind::kReadiness)) begin_probe(pod, index, ProbeKind::kReadiness);
+  if (has(ProbeKind::kLiveness)) begin_probe(pod, index, ProbeKind::kLiveness);
 }
 
 void Manager::begin_probe(Pod& pod, size_t index, ProbeKind kind) {
@@ -71,20 +92,35 @@ void Manager::begin_probe(Pod& pod, size_t index, ProbeKind kind) {
   const ProbeSpec& probe = spec.probes[static_cast<int>(kind)];
   ContainerRun& run = pod.runs[index];
   const TimePoint now = host_.now();
-  TimePoint due = kNever;
-  if (kind == ProbeKind::kLiveness) {
-    const Duration fail = fails_from(spec.script, probe.word);
-    const bool fails_now = passes_from(spec.script, probe.word) > Duration(0);
-    if (fail == Duration(0) && !fails_now) return;
-    due = probe_tick(pod, probe, now);
-  } else if (kind == ProbeKind::kReadiness) {
-    // Asked at once, beside its beat.
-    due = now + std::chrono::milliseconds(10);
-  } else {
-    due = probe_tick(pod, probe, now);
+  const Script& script = script_of(pod, index);
+  const bool may_fail = probe_fails_from(script, probe) > Duration(0);
+  TimePoint due = probe_tick(pod, index, kind, now);
+  if (kind == ProbeKind::kLiveness && !may_fail && probe_passes_from(script, probe) == Duration(0)) return;
+  if (kind == ProbeKind::kReadiness) {
+    if (run.now.ready && !may_fail) return;
+    if (!run.now.ready) due = now + kFirstRun;
   }
   if (run.probing == nullptr) run.probing = std::make_unique<Probing>();
+  if (kind == ProbeKind::kReadiness && due == now + kFirstRun) run.probing->ready_base = due;
   run.probing->due[static_cast<int>(kind)] = due;
+}
+
+// Each status of a container that is not ready asks its probe at once, and moves its beat.
+void Manager::ask_readiness(Pod& pod) {
+  for (size_t i = 0; i < pod.runs.size(); ++i) {
+    ContainerRun& run = pod.runs[i];
+    constexpr int kKind = static_cast<int>(ProbeKind::kReadiness);
+    if (run.now.state != RunState::kRunning || run.now.ready || !run.now.started || run.unhealthy) continue;
+    if (!pod.spec->containers[i].probes[kKind].present || run.probing == nullptr) continue;
+    const TimePoint due = host_.now() + kFirstRun;
+    run.probing->ready_base = due;
+    run.probing->due[kKind] = due;
+  }
+}
+
+// Whole seconds since the second in which the container started.
+int64_t Manager::seconds_up(const ContainerRun& run) const {
+  return host_.wall_now().seconds() - run.now.started_at.seconds();
 }
 
 void Manager::probe(Pod& pod, size_t index, ProbeKind kind) {
@@ -97,36 +133,51 @@ void Manager::probe(Pod& pod, size_t index, ProbeKind kind) {
   // Liveness and startup end when the pod begins to stop.
   if (run.now.state != RunState::kRunning || run.unhealthy) return;
   if (pod.stage != Stage::kActive && kind != ProbeKind::kReadiness) return;
+  run.probing->due[k] = probe_tick(pod, index, kind, due);
+  if (kind == ProbeKind::kStartup && run.stale_started) {
+    run.now.started = run.stale_started = false;
+    request_sync(pod, host_.now());
+    return;
+  }
+  if (std::chrono::seconds(seconds_up(run)) < probe.initial_delay) return;
+  // The others wait until the container has started.
+  if (kind != ProbeKind::kStartup && !run.now.started) return;
   const Duration age = host_.wall_now() - run.now.started_at;
-  run.probing->due[k] = probe_tick(pod, probe, due);
-  if (age < probe.initial_delay) return;
-  if (passes(spec.script, probe.word, age)) {
+  if (passes(script_of(pod, index), probe, age)) {
     probe_passed(pod, index, kind);
   } else {
     probe_failed(pod, index, kind);
   }
 }
 
-void Manager::probe_passed(Pod& pod, size_t index, ProbeKind kind) {
+// Nothing is to be seen of a probe that passes until it begins to fail.
+void Manager::rest_until_it_fails(Pod& pod, size_t index, ProbeKind kind) {
   const ContainerSpec& spec = pod.spec->containers[index];
-  const ProbeSpec& probe = spec.probes[static_cast<int>(kind)];
+  const Duration fail = probe_fails_from(script_of(pod, index), spec.probes[static_cast<int>(kind)]);
+  const Duration age = host_.wall_now() - pod.runs[index].now.started_at;
+  TimePoint& due = pod.runs[index].probing->due[static_cast<int>(kind)];
+  due = fail == Duration(0) ? kNever : probe_tick(pod, index, kind, host_.now() + (fail - age) - Duration(1));
+}
+
+void Manager::probe_passed(Pod& pod, size_t index, ProbeKind kind) {
+  const ProbeSpec& probe = pod.spec->containers[index].probes[static_cast<int>(kind)];
   ContainerRun& run = pod.runs[index];
   const int k = static_cast<int>(kind);
   run.probing->bad[k] = 0;
   if (kind == ProbeKind::kLiveness) {
-    // Nothing to see until it begins to fail.
-    const Duration fail = fails_from(spec.script, probe.word);
-    const Duration age = host_.wall_now() - run.now.started_at;
-    const TimePoint when = host_.now() + (fail - age);
-    run.probing->due[k] = fail == Duration(0) ? kNever : probe_tick(pod, probe, when - Duration(1));
+    rest_until_it_fails(pod, index, kind);
     return;
   }
-  if (++run.probing->good[k] < probe.success_threshold) return;
-  run.probing->due[k] = kNever;
+  if (run.probing->good[k] < UINT16_MAX) ++run.probing->good[k];
+  if (run.probing->good[k] < probe.success_threshold) return;
   if (kind == ProbeKind::kReadiness) {
+    rest_until_it_fails(pod, index, kind);
     run.now.ready = true;
   } else {
+    run.probing->due[k] = kNever;
     run.now.started = true;
+    const ContainerSpec& spec = pod.spec->containers[index];
+    if (!spec.probes[static_cast<int>(ProbeKind::kReadiness)].present) run.now.ready = true;
     begin_probing(pod, index);
   }
   request_sync(pod, host_.now());
@@ -141,7 +192,12 @@ void Manager::probe_failed(Pod& pod, size_t index, ProbeKind kind) {
        std::string(probe_name(kind)) + " probe failed: " + std::string(failure_text(probe.handler)),
        static_cast<int>(index));
   if (run.probing->bad[k] < UINT16_MAX) ++run.probing->bad[k];
-  if (kind == ProbeKind::kReadiness || run.probing->bad[k] < probe.failure_threshold) return;
+  if (run.probing->bad[k] < probe.failure_threshold) return;
+  if (kind == ProbeKind::kReadiness) {
+    if (run.now.ready) request_sync(pod, host_.now());
+    run.now.ready = false;
+    return;
+  }
   run.unhealthy = true;
   run.failed_probe = kind;
   run.probing->due = {kNever, kNever, kNever};

@@ -35,6 +35,7 @@ constexpr std::string_view kOwned[] = {"phase",
                                        "resources",
                                        "containerStatuses",
                                        "initContainerStatuses",
+                                       "ephemeralContainerStatuses",
                                        "allocatedResources",
                                        "observedGeneration"};
 
@@ -42,7 +43,7 @@ bool owned_condition(std::string_view type) {
   for (int i = 0; i < kConditions; ++i) {
     if (type == condition_name(i)) return true;
   }
-  return type == "PodResizePending" || type == "PodResizeInProgress" || type == "AllContainersRestarting";
+  return type == "PodResizePending" || type == "PodResizeInProgress";
 }
 
 const Json* find_type(const JsonArray& list, std::string_view type) {
@@ -58,10 +59,13 @@ JsonArray merge_conditions(const Json& before, const Json& ours) {
   const JsonArray* old = kube::get_array(before, "conditions");
   if (old == nullptr) old = &kNone;
   JsonArray out;
-  for (const Json& c : *old) {
-    if (!owned_condition(get_string(c, "type"))) out.push_back(c);
-  }
   const JsonArray* list = kube::get_array(ours, "conditions");
+  for (const Json& c : *old) {
+    // DisruptionTarget is the node's only when the node has set it.
+    const bool replaced =
+        list != nullptr && get_string(c, "type") == "DisruptionTarget" && find_type(*list, "DisruptionTarget");
+    if (!owned_condition(get_string(c, "type")) && !replaced) out.push_back(c);
+  }
   if (list == nullptr) return out;
   for (const Json& c : *list) {
     Json merged = c;
@@ -108,6 +112,7 @@ Duration Manager::retry_delay(const ApiResponse& response) {
 
 void Manager::flush(Pod& pod) {
   if (!pod.dirty || pod.sending || pod.send_due != kNever) return;
+  if (pod.api_uid().empty()) return;  // a static pod without mirror
   if (full()) {
     pod.sending = true;
     ApiRequest request;
@@ -152,7 +157,7 @@ void Manager::on_status_get(Pod& pod, const ApiResponse& response) {
     return;
   }
   pod.dirty = false;
-  if (get_string(*got, "metadata.uid") != pod.uid()) return;
+  if (get_string(*got, "metadata.uid") != pod.api_uid()) return;
   const Json* status = kube::find_key(*got, "status");
   const Json before = status != nullptr ? *status : Json(JsonObject());
   Result<Json> ours = kube::parse_json(render_status(pod, context()));
@@ -166,7 +171,7 @@ void Manager::on_status_get(Pod& pod, const ApiResponse& response) {
     return;
   }
   JsonObject body;
-  body["metadata"] = JsonObject{{"uid", pod.uid()}};
+  body["metadata"] = JsonObject{{"uid", pod.api_uid()}};
   body["status"] = std::move(patch.as_object()["status"]);
   send_patch(pod, kube::to_json(body));
 }
@@ -197,8 +202,10 @@ void Manager::status_failed(Pod& pod, const ApiResponse& response) {
 void Manager::status_acknowledged(Pod& pod) {
   pod.refused = 0;
   if (pod.acked == Phase::kRunning) --running_;
+  if (is_terminal(pod.acked)) --finished_;
   pod.acked = pod.in_flight;
   if (pod.acked == Phase::kRunning) ++running_;
+  if (is_terminal(pod.acked)) ++finished_;
   pod.terminal_acked = is_terminal(pod.acked);
   if (pod.delete_next && !pod.dirty) send_delete(pod);
   consider_delete(pod);
@@ -230,7 +237,8 @@ void Manager::send_delete(Pod& pod) {
   request.tag = tag_of(pod, Call::kDelete);
   request.target = pod_path(pod);
   request.body = fmt::format(
-      "{{\"kind\":\"DeleteOptions\",\"apiVersion\":\"v1\",\"gracePeriodSeconds\":0,\"preconditions\":{{\"uid\":\"{}\"}}"
+      "{{\"kind\":\"DeleteOptions\",\"apiVersion\":\"v1\","
+      "\"gracePeriodSeconds\":0,\"preconditions\":{{\"uid\":\"{}\"}}"
       "}}",
       pod.uid());
   host_.send(std::move(request));

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "agent/pod/manager.h"
+#include "base/hash.h"
 
 namespace ghostfleet::agent {
 
@@ -22,8 +23,13 @@ Manager::Start Manager::start(Pod& pod, size_t index) {
   run.tried = true;
   if (const Start image = ensure_image(pod, index); image != Start::kStarted) return image;
   if (const Start objects = ensure_objects(pod, index); objects != Start::kStarted) return objects;
+  if (pod.spec->containers[index].not_root) {
+    run.image_ready = run.objects_ready = false;
+    tell(pod, true, "Failed", "Error: " + not_root_failure(pod, index), static_cast<int>(index));
+    return fail(pod, index, Why::kNotRoot, error_delay());
+  }
   create_container(pod, index);
-  return Start::kStarted;
+  return begin_post_start(pod, index) ? Start::kBusy : Start::kStarted;
 }
 
 // A container that ended is started again at once the first time, then later and later.
@@ -55,20 +61,27 @@ bool Manager::back_off(Pod& pod, size_t index) {
 Manager::Start Manager::ensure_image(Pod& pod, size_t index) {
   const ContainerSpec& spec = pod.spec->containers[index];
   if (pod.runs[index].image_ready) return Start::kStarted;
+  const int container = static_cast<int>(index);
+  if (!valid_image_name(spec.image)) {
+    tell(pod, true, "InspectFailed", bad_image_name(spec.image), container);
+    tell(pod, true, "Failed", "Error: InvalidImageName", container);
+    return fail(pod, index, Why::kInvalidImageName, error_delay());
+  }
   const ImageRule* rule = images_.rule_of(spec.image);
   const bool broken = rule != nullptr && !rule->error.empty();
   const bool present = !broken && images_.present(spec.image);
   if (spec.pull_policy == PullPolicy::kNever && !present) {
     tell(pod, true, "ErrImageNeverPull",
-         fmt::format("Container image \"{}\" is not present with pull policy of Never", spec.image),
-         static_cast<int>(index));
-    tell(pod, true, "Failed", "Error: ErrImageNeverPull", static_cast<int>(index));
+         fmt::format("Container image \"{}\" is not present with pull policy of Never", spec.image), container);
+    tell(pod, true, "Failed", "Error: ErrImageNeverPull", container);
     return fail(pod, index, Why::kErrImageNeverPull, error_delay());
   }
   if (present && spec.pull_policy != PullPolicy::kAlways) {
     tell(pod, false, "Pulled",
-         fmt::format("Container image \"{}\" already present on machine and can be accessed by the pod", spec.image),
-         static_cast<int>(index));
+         fmt::format("Container image \"{}\" already present on machine and "
+                     "can be accessed by the pod",
+                     spec.image),
+         container);
     return Start::kStarted;
   }
   return pull(pod, index);
@@ -117,8 +130,9 @@ void Manager::pull_ends(Pod& pod) {
     };
     images_.pulled(spec.image);
     tell(pod, false, "Pulled",
-         fmt::format("Successfully pulled image \"{}\" in {} ({} including waiting). Image size: {} bytes.", spec.image,
-                     text(own), text(whole), NodeImages::size_of(spec.image)),
+         fmt::format("Successfully pulled image \"{}\" in {} ({} including "
+                     "waiting). Image size: {} bytes.",
+                     spec.image, text(own), text(whole), NodeImages::size_of(spec.image)),
          container);
     run.image_ready = true;
   }
@@ -132,15 +146,20 @@ Manager::Start Manager::ensure_objects(Pod& pod, size_t index) {
   Extras& more = pod.more();
   if (run.objects_ready) {
     for (size_t i = 0; i < spec.variables.size() && i < more.object_state.size(); ++i) {
-      if (more.object_state[i] != 2 || spec.variables[i].optional) continue;
+      const ObjectRef& ref = spec.variables[i];
+      const ObjectState state = more.object_state[i];
+      if (state == ObjectState::kThere || ref.optional) continue;
       run.image_ready = run.objects_ready = false;
-      tell(pod, true, "Failed", "Error: " + missing_object(spec.variables[i]), static_cast<int>(index));
-      return fail(pod, index, Why::kConfigError, error_delay(), static_cast<uint8_t>(std::min<size_t>(i, 255)));
+      const bool gone = state == ObjectState::kMissing;
+      tell(pod, true, "Failed", "Error: " + (gone ? missing_object(ref) : missing_key(ref, pod.ns())),
+           static_cast<int>(index));
+      return fail(pod, index, gone ? Why::kConfigError : Why::kNoKey, error_delay(),
+                  static_cast<uint8_t>(std::min<size_t>(i, 255)));
     }
     return Start::kStarted;
   }
   const size_t asked = std::min<size_t>(spec.variables.size(), 255);
-  more.object_state.assign(asked, 0);
+  more.object_state.assign(asked, ObjectState::kUnknown);
   more.fetching = static_cast<int>(asked);
   more.fetch_index = static_cast<int>(index);
   run.image_ready = true;  // told already
@@ -163,15 +182,19 @@ void Manager::create_container(Pod& pod, size_t index) {
   run.reason = Why::kNone;
   run.unhealthy = run.image_ready = run.objects_ready = false;
   run.exit_due = kNever;
-  if (!spec.script.exits.empty()) {
-    run.exit_due = host_.now() + spec.script.after;
-    run.exit_code = spec.script.exit_of(attempt);
+  draw_script(pod, index);
+  const Script& script = script_of(pod, index);
+  const uint32_t line = script_line(pod, index);
+  if (!script.exits.empty() && script.exit_of(line) != kRunsOn) {
+    run.exit_due = host_.now() + script.after_of(line);
+    run.exit_code = script.exit_of(line);
   }
-  pod.ever_started |= !spec.init;
+  run.image_hash = static_cast<uint32_t>(hash_text(spec.image));
+  pod.ever_started |= !spec.init && !spec.ephemeral;
   pod.pass_changed = true;
   tell(pod, false, "Created", "Container created", static_cast<int>(index));
   tell(pod, false, "Started", "Container started", static_cast<int>(index));
-  begin_probing(pod, index);
+  prepare_probes(pod, index);
 }
 
 }  // namespace ghostfleet::agent

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "agent/pod/hash.h"
 #include "agent/pod/images.h"
+#include "base/hash.h"
 
 namespace ghostfleet::agent {
 
@@ -15,24 +15,45 @@ std::string_view phase_name(Phase phase) {
 }
 
 std::string_view condition_name(int type) {
-  static constexpr std::string_view kNames[] = {"PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady",
-                                                "PodScheduled"};
+  static constexpr std::string_view kNames[] = {"PodReadyToStartContainers", "Initialized",  "Ready",
+                                                "ContainersReady",           "PodScheduled", "AllContainersRestarting"};
   return kNames[type];
 }
 
 std::string_view condition_reason(ConditionReason reason) {
   static constexpr std::string_view kNames[] = {
-      "", "ContainersNotReady", "ContainersNotInitialized", "ReadinessGatesNotReady", "PodCompleted", "PodFailed"};
+      "",          "ContainersNotReady",         "ContainersNotInitialized", "ReadinessGatesNotReady", "PodCompleted",
+      "PodFailed", "RestartAllContainersStarted"};
   return kNames[static_cast<int>(reason)];
 }
 
-bool will_restart(const ContainerSpec& spec, int32_t exit_code) {
+namespace {
+
+const RestartRule* matching_rule(const ContainerSpec& spec, int32_t exit_code) {
   for (const RestartRule& rule : spec.restart_rules) {
     const bool listed = std::find(rule.codes.begin(), rule.codes.end(), exit_code) != rule.codes.end();
-    if (listed == rule.in) return true;
+    if (listed == rule.in) return &rule;
   }
+  return nullptr;
+}
+
+}  // namespace
+
+bool will_restart(const ContainerSpec& spec, int32_t exit_code) {
+  if (matching_rule(spec, exit_code) != nullptr) return true;
   if (spec.restart_policy == RestartPolicy::kAlways) return true;
   return spec.restart_policy == RestartPolicy::kOnFailure && exit_code != 0;
+}
+
+bool should_restart_all(const Pod& pod) {
+  if (!pod.spec->restarts_all) return false;
+  if (pod.conditions[kAllRestarting].status) return true;
+  for (size_t i = 0; i < pod.spec->regular_end(); ++i) {
+    if (pod.runs[i].now.state != RunState::kExited) continue;
+    const RestartRule* rule = matching_rule(pod.spec->containers[i], pod.runs[i].now.end.code);
+    if (rule != nullptr && rule->all) return true;
+  }
+  return false;
 }
 
 namespace {
@@ -43,18 +64,28 @@ struct Counts {
   int waiting = 0, running = 0, stopped = 0, succeeded = 0, restarting = 0;
 };
 
+// A static pod whose manifest is gone stops like others, but its phase is not brought to an end.
+bool ends_openly(const Pod& pod) {
+  return pod.extras != nullptr && pod.extras->mirror != nullptr && pod.extras->mirror->withdrawn;
+}
+
 Counts count_regular(const Pod& pod) {
   Counts n;
-  for (size_t i = pod.spec->init_count; i < pod.runs.size(); ++i) {
+  for (size_t i = pod.spec->init_count; i < pod.spec->regular_end(); ++i) {
     const Look& look = pod.runs[i].shown;
     if (look.state == RunState::kRunning) ++n.running;
-    if (look.state == RunState::kAbsent) ++n.waiting;
-    if (look.state != RunState::kExited) continue;
+    if (look.state == RunState::kRunning) continue;
+    const Ended& end = stopped(look) ? look.end : look.last;
+    if (!end.known) {
+      ++n.waiting;
+      continue;
+    }
     ++n.stopped;
-    if (look.why != Why::kNone ||
-        (pod.stage == Stage::kActive && will_restart(pod.spec->containers[i], look.end.code))) {
+    const bool again = stopped(look) ? look.why != Why::kNone || will_restart(pod.spec->containers[i], end.code)
+                                     : end.reset || will_restart(pod.spec->containers[i], end.code);
+    if ((pod.stage == Stage::kActive || ends_openly(pod)) && again) {
       ++n.restarting;
-    } else if (look.end.code == 0) {
+    } else if (end.code == 0) {
       ++n.succeeded;
     }
   }
@@ -73,23 +104,28 @@ InitView look_at_inits(const Pod& pod) {
     if (spec.sidecar) {
       v.sidecar_running |= look.state == RunState::kRunning;
       v.pending |= !pod.ever_started && !look.started;
-    } else if (!(stopped(look) && look.end.code == 0)) {
-      const bool final = stopped(look) && !will_restart(spec, look.end.code);
-      v.failed |= final;
-      v.pending |= !final && !pod.ever_started;
+      continue;
     }
+    const Ended& end = stopped(look) ? look.end : look.last;
+    const bool ended = end.known && look.state != RunState::kRunning;
+    if (ended && end.code == 0 && stopped(look)) continue;
+    const bool final = ended && end.code != 0 && !end.reset && !will_restart(spec, end.code);
+    v.failed |= final;
+    // One that failed and will be tried again does not hold the phase back; what has not run yet does.
+    v.pending |= !final && !pod.ever_started && !(ended && end.reset);
   }
   return v;
 }
 
 }  // namespace
 
-Phase compute_phase(const Pod& pod) {
-  if (pod.ended_by_other) return pod.shown;
-  if (pod.rejected || pod.deadline_hit) return Phase::kFailed;
+namespace {
+
+// What the containers alone add up to.
+Phase containers_phase(const Pod& pod) {
   const InitView init = look_at_inits(pod);
   const Counts n = count_regular(pod);
-  if (pod.stage == Stage::kFinished) {
+  if (pod.stage == Stage::kFinished && !ends_openly(pod)) {
     const bool good = !init.failed && !init.pending && n.stopped == static_cast<int>(pod.spec->regular_count()) &&
                       n.succeeded == n.stopped;
     return good ? Phase::kSucceeded : Phase::kFailed;
@@ -100,6 +136,16 @@ Phase compute_phase(const Pod& pod) {
   return n.succeeded == n.stopped ? Phase::kSucceeded : Phase::kFailed;
 }
 
+}  // namespace
+
+Phase compute_phase(const Pod& pod) {
+  if (pod.ended_by_other) return pod.shown;
+  if (pod.rejected || pod.deadline_hit) return Phase::kFailed;
+  const Phase phase = containers_phase(pod);
+  // Containers that end well when their pod is evicted make it Succeeded in a kubelet too.
+  return pod.evicted && !is_terminal(phase) ? Phase::kFailed : phase;
+}
+
 namespace {
 
 void take_looks(Pod& pod) {
@@ -108,16 +154,19 @@ void take_looks(Pod& pod) {
     run.shown = run.now;
     const bool waits = run.now.state == RunState::kAbsent ||
                        (run.now.state == RunState::kExited && will_restart(pod.spec->containers[i], run.now.end.code));
-    if (pod.stage == Stage::kActive && waits && run.reason != Why::kNone) {
+    // An init container that ended well is shown so, also a sidecar that will run again.
+    const bool done = pod.spec->containers[i].init && run.now.state == RunState::kExited && run.now.end.code == 0;
+    if (pod.stage == Stage::kActive && waits && !done && run.reason != Why::kNone) {
       run.shown.why = run.reason;
       run.shown.detail = run.reason_detail;
       run.shown.backoff_seconds = static_cast<uint32_t>(run.backoff.current() / std::chrono::seconds(1));
     }
+    // Told once, by the status that follows the removal.
+    if (run.reason == Why::kRestartingAll) run.reason = Why::kNone;
     if (run.now.state != RunState::kRunning) {
       run.shown.started = false;
-      const bool done_init =
-          pod.spec->containers[i].init && !pod.spec->containers[i].sidecar && stopped(run.now) && run.now.end.code == 0;
-      run.shown.ready = done_init;
+      const bool reset = run.shown.why == Why::kRestartingAll && run.now.ready;
+      run.shown.ready = (done && !pod.spec->containers[i].sidecar) || reset;
     }
   }
 }
@@ -133,7 +182,7 @@ void set_condition(Pod& pod, int type, bool status, ConditionReason reason, Wall
 // Whether a container holds Ready back.
 bool unready(const Pod& pod, size_t i) {
   const ContainerSpec& spec = pod.spec->containers[i];
-  return (!spec.init || spec.sidecar) && !pod.runs[i].shown.ready;
+  return (!spec.init || spec.sidecar) && !spec.ephemeral && !pod.runs[i].shown.ready;
 }
 
 bool uninitialized(const Pod& pod, size_t i) {
@@ -142,7 +191,8 @@ bool uninitialized(const Pod& pod, size_t i) {
 }
 
 bool initialized(const Pod& pod) {
-  if (pod.ever_started) return true;
+  // Once it is, it stays so.
+  if (pod.ever_started || pod.conditions[kInitialized].status) return true;
   for (size_t i = 0; i < pod.spec->init_count; ++i) {
     if (uninitialized(pod, i)) return false;
   }
@@ -174,9 +224,33 @@ void set_ready(Pod& pod, Phase computed, WallTime now) {
 
 }  // namespace
 
+namespace {
+
+void set_all_restarting(Pod& pod, Phase computed, bool restarting, WallTime now) {
+  if (!pod.spec->restarts_all) return;
+  if (is_terminal(computed)) {
+    const bool good = computed == Phase::kSucceeded;
+    set_condition(pod, kAllRestarting, false, good ? ConditionReason::kPodCompleted : ConditionReason::kPodFailed, now);
+    return;
+  }
+  const auto removed = [&](const ContainerRun& run) { return run.now.state == RunState::kAbsent; };
+  const bool clean = std::all_of(pod.runs.begin(), pod.runs.end(), removed);
+  restarting &= !clean;
+  set_condition(pod, kAllRestarting, restarting,
+                restarting ? ConditionReason::kRestartAllStarted : ConditionReason::kNone, now);
+}
+
+}  // namespace
+
 void show_sandbox(Pod& pod, WallTime now) {
   set_condition(pod, kReadyToStart, pod.sandbox, ConditionReason::kNone, now);
   pod.dirty = true;
+}
+
+void show_end(Pod& pod) {
+  pod.dirty = true;
+  take_looks(pod);
+  pod.shown = Phase::kFailed;
 }
 
 void compute_status(Pod& pod, WallTime now) {
@@ -184,8 +258,10 @@ void compute_status(Pod& pod, WallTime now) {
   pod.dirty = true;
   take_looks(pod);
   pod.ip_shown |= pod.sandbox;
-  const Phase computed = compute_phase(pod);
-  if (!is_terminal(computed) || pod.stage == Stage::kFinished) pod.shown = computed;
+  const Phase whole = compute_phase(pod);
+  if (!is_terminal(whole) || pod.stage == Stage::kFinished) pod.shown = whole;
+  // The conditions of an evicted pod tell how its containers ended.
+  const Phase computed = pod.evicted && !pod.ended_by_other ? containers_phase(pod) : whole;
   set_condition(pod, kReadyToStart, pod.sandbox, ConditionReason::kNone, now);
   const bool init = initialized(pod);
   const ConditionReason why = !init                           ? ConditionReason::kContainersNotInitialized
@@ -194,21 +270,35 @@ void compute_status(Pod& pod, WallTime now) {
   set_condition(pod, kInitialized, init, why, now);
   set_ready(pod, computed, now);
   set_condition(pod, kScheduled, true, ConditionReason::kNone, now);
+  set_all_restarting(pod, computed, should_restart_all(pod), now);
 }
+
+namespace {
+
+std::string gates_message(const Pod& pod) {
+  std::string out;
+  for (size_t i = 0; i < pod.spec->readiness_gates.size(); ++i) {
+    if ((pod.gates_true >> i & 1) != 0) continue;
+    const std::string& gate = pod.spec->readiness_gates[i];
+    if (!out.empty()) out += ", ";
+    out += (pod.gates_known >> i & 1) != 0 ? fmt::format(
+                                                 "the status of pod readiness gate \"{}\" is not "
+                                                 "\"True\", but False",
+                                                 gate)
+                                           : fmt::format(
+                                                 "corresponding condition of pod readiness gate "
+                                                 "\"{}\" does not exist.",
+                                                 gate);
+  }
+  return out;
+}
+
+}  // namespace
 
 std::string condition_message(const Pod& pod, int type) {
   const Condition& c = pod.conditions[type];
-  if (c.reason == ConditionReason::kReadinessGatesNotReady) {
-    for (size_t i = 0; i < pod.spec->readiness_gates.size(); ++i) {
-      if ((pod.gates_true >> i & 1) != 0) continue;
-      if ((pod.gates_known >> i & 1) != 0) {
-        return fmt::format("the status of pod readiness gate \"{}\" is not \"True\", but False",
-                           pod.spec->readiness_gates[i]);
-      }
-      return fmt::format("corresponding condition of pod readiness gate \"{}\" does not exist.",
-                         pod.spec->readiness_gates[i]);
-    }
-  }
+  if (c.reason == ConditionReason::kReadinessGatesNotReady) return gates_message(pod);
+  if (c.reason == ConditionReason::kRestartAllStarted) return "container exited with restart policy rule";
   const bool init = c.reason == ConditionReason::kContainersNotInitialized;
   if (!init && c.reason != ConditionReason::kContainersNotReady) return {};
   std::string out = init ? "containers with incomplete status: [" : "containers with unready status: [";
@@ -227,15 +317,49 @@ std::string waiting_reason(Why why) {
     case Why::kErrImagePull: return "ErrImagePull";
     case Why::kImagePullBackOff: return "ImagePullBackOff";
     case Why::kErrImageNeverPull: return "ErrImageNeverPull";
-    case Why::kConfigError: return "CreateContainerConfigError";
+    case Why::kInvalidImageName: return "InvalidImageName";
+    case Why::kConfigError:
+    case Why::kNoKey:
+    case Why::kNotRoot: return "CreateContainerConfigError";
+    case Why::kPostStartHook: return "PostStartHookError";
     case Why::kCrashLoop: return "CrashLoopBackOff";
+    case Why::kRestartingAll: return std::string(kResetReason);
     case Why::kNone: break;
   }
   return {};
 }
 
 std::string missing_object(const ObjectRef& ref) {
-  return fmt::format("{} \"{}\" not found", ref.secret ? "secret" : "configmap", ref.name);
+  constexpr std::string_view kWords[] = {"configmap", "secret", "persistentvolumeclaims"};
+  return fmt::format("{} \"{}\" not found", kWords[static_cast<int>(ref.kind)], ref.name);
+}
+
+std::string missing_key(const ObjectRef& ref, std::string_view ns) {
+  return fmt::format("couldn't find key {} in {} {}/{}", ref.keys.empty() ? "" : ref.keys[0],
+                     ref.kind == ObjectKind::kSecret ? "Secret" : "ConfigMap", ns, ref.name);
+}
+
+std::string post_start_failure(const Pod& pod, size_t index) {
+  const ContainerSpec& spec = pod.spec->containers[index];
+  return fmt::format(
+      "Exec lifecycle hook ({}) for Container \"{}\" in Pod \"{}_{}({})\" "
+      "failed - error: exit status 1, message: \"not "
+      "yet\\n\"",
+      spec.post_start.command, spec.name, pod.name(), pod.ns(), pod.uid());
+}
+
+std::string bad_image_name(std::string_view image) {
+  const std::string upper = upper_repository(image);
+  return fmt::format(
+      "Failed to apply default image tag \"{}\": couldn't parse image name \"{}\": invalid reference format{}", image,
+      image, upper.empty() ? "" : ": repository name (" + upper + ") must be lowercase");
+}
+
+std::string not_root_failure(const Pod& pod, size_t index) {
+  return fmt::format(
+      "container has runAsNonRoot and image will run as root "
+      "(pod: \"{}_{}({})\", container: {})",
+      pod.name(), pod.ns(), pod.uid(), pod.spec->containers[index].name);
 }
 
 std::string waiting_message(const Pod& pod, size_t index, const PodOptions& options) {
@@ -251,9 +375,15 @@ std::string waiting_message(const Pod& pod, size_t index, const PodOptions& opti
     return fmt::format("Container image \"{}\" is not present with pull policy of Never", spec.image);
   }
   if (look.why == Why::kConfigError && look.detail < spec.variables.size()) {
-    const ObjectRef& ref = spec.variables[look.detail];
-    return missing_object(ref);
+    return missing_object(spec.variables[look.detail]);
   }
+  if (look.why == Why::kNoKey && look.detail < spec.variables.size()) {
+    return missing_key(spec.variables[look.detail], pod.ns());
+  }
+  if (look.why == Why::kInvalidImageName) return bad_image_name(spec.image);
+  if (look.why == Why::kNotRoot) return not_root_failure(pod, index);
+  if (look.why == Why::kPostStartHook) return post_start_failure(pod, index);
+  if (look.why == Why::kRestartingAll) return std::string(kResetMessage);
   if (look.why == Why::kCrashLoop) {
     return fmt::format("back-off {} restarting failed container={} pod={}_{}({})",
                        format_duration(std::chrono::seconds(look.backoff_seconds)), spec.name, pod.name(), pod.ns(),

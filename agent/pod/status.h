@@ -14,14 +14,20 @@ namespace ghostfleet::agent {
 
 inline constexpr std::string_view kDeadlineMessage = "Pod was active on the node longer than the specified deadline";
 inline constexpr std::string_view kLostMessage = "The container could not be located when the pod was terminated";
+inline constexpr std::string_view kResetReason = "RestartingAllContainers";
+inline constexpr std::string_view kResetMessage = "The container is removed because RestartAllContainers in place";
 
 // Whether a container that ended runs again by its own rules.
 bool will_restart(const ContainerSpec& spec, int32_t exit_code);
+// Whether an end of some container makes all start afresh.
+bool should_restart_all(const Pod& pod);
 // The phase that the containers' looks add up to.
 Phase compute_phase(const Pod& pod);
 // Takes a new look at every container and brings phase and conditions up to date. A terminal phase shows only once the
 // pod is finished.
 void compute_status(Pod& pod, WallTime now);
+// The last look at a pod that never came to run: failed, with the conditions it had.
+void show_end(Pod& pod);
 // PodReadyToStartContainers alone, as it is told when the sandbox is there.
 void show_sandbox(Pod& pod, WallTime now);
 
@@ -29,12 +35,21 @@ void show_sandbox(Pod& pod, WallTime now);
 std::string waiting_reason(Why why);
 std::string waiting_message(const Pod& pod, size_t index, const PodOptions& options);
 std::string missing_object(const ObjectRef& ref);
+std::string missing_key(const ObjectRef& ref, std::string_view ns);  // of a variable
+std::string post_start_failure(const Pod& pod, size_t index);
+std::string bad_image_name(std::string_view image);
+std::string not_root_failure(const Pod& pod, size_t index);
 std::string container_id(const Pod& pod, size_t index, uint32_t attempt, std::string_view runtime);
 std::string condition_message(const Pod& pod, int type);
+// The address the status shows; empty while there is none.
+std::string pod_ip(const Pod& pod, const NodeFacts& node);
+// Of the node's second address family.
+std::string second_pod_ip(const Pod& pod, const NodeFacts& node);
 
 struct StatusContext {
   const NodeFacts& node;
   const PodOptions& options;
+  const DeviceTable* devices = nullptr;
 };
 
 // The status as one JSON object, without conditions of others.

@@ -9,20 +9,29 @@ namespace {
 constexpr Duration kLeastGrace = std::chrono::seconds(2);  // what a runtime is given at least
 }
 
-// When the container will have stopped. One that ends by itself before that does so.
-TimePoint Manager::stop_one(Pod& pod, size_t index, TimePoint from, Duration grace) {
-  const ContainerSpec& spec = pod.spec->containers[index];
+// When the container will have stopped: after its preStop hook, its turn (`turn`: when those before it have stopped)
+// and what it takes to stop. One that ends by itself before that does so.
+TimePoint Manager::stop_one(Pod& pod, size_t index, TimePoint from, int64_t grace_seconds, TimePoint turn) {
+  const Script& script = script_of(pod, index);
   ContainerRun& run = pod.runs[index];
-  Duration wait = std::max(spec.script.stop_after.value_or(options_->stop_after_default), Duration(0));
-  wait += spec.pre_stop_sleep;
-  int code = spec.script.stop;
-  grace = std::max(grace, kLeastGrace);
+  const auto whole_seconds = [](Duration d) { return std::chrono::duration_cast<std::chrono::seconds>(d).count(); };
+  const Duration hook = pre_stop(pod, index, grace_seconds);
+  int64_t left = grace_seconds - whole_seconds(hook);
+  TimePoint begin = from + hook;
+  if (turn > begin && left > 0) {
+    const Duration wait = std::min<Duration>(turn - begin, std::chrono::seconds(left));
+    left -= whole_seconds(wait);
+    begin = begin + wait;
+  }
+  const Duration grace = std::max<Duration>(std::chrono::seconds(left), kLeastGrace);
+  Duration wait = std::max(script.stop_after.value_or(options_->stop_after_default), Duration(0));
+  int code = script.stop;
   if (wait > grace) {
     wait = grace;
     code = 137;
   }
-  if (from + wait < run.exit_due) {
-    run.exit_due = from + wait;
+  if (begin + wait < run.exit_due) {
+    run.exit_due = begin + wait;
     run.exit_code = code;
   }
   return run.exit_due;
@@ -31,7 +40,6 @@ TimePoint Manager::stop_one(Pod& pod, size_t index, TimePoint from, Duration gra
 // Regular containers together, then the sidecars, the last one first.
 TimePoint Manager::stop_containers(Pod& pod, int64_t grace_seconds) {
   const TimePoint now = host_.now();
-  const Duration grace = std::chrono::seconds(grace_seconds);
   TimePoint until = now;
   const auto running = [&](size_t i) { return pod.runs[i].now.state == RunState::kRunning; };
   for (size_t i = 0; i < pod.runs.size(); ++i) {
@@ -40,11 +48,12 @@ TimePoint Manager::stop_containers(Pod& pod, int64_t grace_seconds) {
     }
   }
   for (size_t i = 0; i < pod.runs.size(); ++i) {
-    if (running(i) && !pod.spec->containers[i].sidecar) until = std::max(until, stop_one(pod, i, now, grace));
+    if (running(i) && !pod.spec->containers[i].sidecar)
+      until = std::max(until, stop_one(pod, i, now, grace_seconds, now));
   }
   for (size_t i = pod.spec->init_count; i-- > 0;) {
     if (!running(i) || !pod.spec->containers[i].sidecar) continue;
-    until = std::max(until, stop_one(pod, i, until, grace - (until - now)));
+    until = std::max(until, stop_one(pod, i, now, grace_seconds, until));
   }
   return until;
 }
@@ -55,10 +64,15 @@ void Manager::terminate(Pod& pod, Cause cause) {
   pod.cause = cause;
   pod.sync_due = pod.deadline_due = pod.token_due = kNever;
   pod.stop_pending = pod.sync_pending = false;
-  if (pod.extras != nullptr) pod.extras->mounting.reset();
+  if (pod.extras != nullptr) {
+    pod.extras->mounting.reset();
+    pod.extras->victims.clear();
+  }
+  pod.was_initialized = has_initialized(pod);
   if (cause != Cause::kCompleted) compute_status(pod, host_.wall_now());
   if (pod.deadline_hit) tell(pod, false, "DeadlineExceeded", std::string(kDeadlineMessage));
-  const int64_t grace = cause == Cause::kDeleted ? pod.deletion_grace : pod.spec->grace_seconds;
+  int64_t grace = cause == Cause::kDeleted ? pod.deletion_grace : pod.spec->grace_seconds;
+  if (pod.extras != nullptr && pod.extras->grace_override >= 0) grace = pod.extras->grace_override;
   TimePoint until = stop_containers(pod, grace);
   if (cause == Cause::kCompleted && full()) {
     // The sandbox is stopped, and that is seen a look later; two when it was gone before.
@@ -67,6 +81,17 @@ void Manager::terminate(Pod& pod, Cause cause) {
   }
   pod.work = Work::kKilling;
   pod.work_due = until;
+}
+
+// As the status told it: its last init container has succeeded, or a regular one has run.
+bool Manager::has_initialized(const Pod& pod) {
+  const size_t inits = pod.spec->init_count;
+  if (inits == 0) return true;
+  for (size_t i = inits; i < pod.spec->regular_end(); ++i) {
+    if (pod.runs[i].shown.state != RunState::kAbsent || pod.runs[i].shown.last.known) return true;
+  }
+  const Look& last = pod.runs[inits - 1].shown;
+  return (last.state == RunState::kExited && last.end.code == 0) || (last.last.known && last.last.code == 0);
 }
 
 // Containers of which nothing was seen count as lost, once the pod was initialized.
@@ -80,32 +105,37 @@ void Manager::mark_lost(Pod& pod) {
   };
   const size_t inits = pod.spec->init_count;
   size_t tried = std::min<size_t>(inits, 1);
-  bool initialized = true;
   for (size_t i = 0; i < inits; ++i) {
-    const ContainerRun& run = pod.runs[i];
-    if (run.now.state != RunState::kAbsent) tried = i + 1;
-    const bool sidecar = pod.spec->containers[i].sidecar;
-    initialized &= run.now.state == RunState::kExited && (sidecar || run.now.end.code == 0);
+    if (pod.runs[i].now.state != RunState::kAbsent || pod.runs[i].now.last.known) tried = i + 1;
   }
   for (size_t i = 0; i < tried; ++i) lose(pod.runs[i]);
-  if (!initialized && !pod.ever_started) return;
-  for (size_t i = inits; i < pod.runs.size(); ++i) lose(pod.runs[i]);
+  if (!pod.was_initialized && !pod.ever_started) return;
+  for (size_t i = inits; i < pod.spec->regular_end(); ++i) lose(pod.runs[i]);
 }
 
 void Manager::finish(Pod& pod) {
   pod.work = Work::kNone;
-  pod.stage = Stage::kFinished;
   pod.sandbox = false;
+  compute_status(pod, host_.wall_now());
+  const bool never_ran = compute_phase(pod) == Phase::kPending;
+  pod.stage = Stage::kFinished;
+  if (pod.extras != nullptr) pod.extras->resizing.reset();
   mark_lost(pod);
   for (ContainerRun& run : pod.runs) {
     run.probing.reset();
     run.exit_due = kNever;
   }
-  compute_status(pod, host_.wall_now());
+  if (never_ran) {
+    show_end(pod);
+  } else {
+    compute_status(pod, host_.wall_now());
+  }
   if (pod.deadline_hit) {
     tell(pod, false, "DeadlineExceeded", std::string(kDeadlineMessage));
     request_sync(pod, tick_after(host_.now() + std::chrono::milliseconds(1)));
   }
+  give_back_devices(pod);
+  room_was_made();
 }
 
 }  // namespace ghostfleet::agent

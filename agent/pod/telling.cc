@@ -3,14 +3,14 @@
 
 #include <algorithm>
 
-#include "agent/pod/hash.h"
 #include "agent/pod/manager.h"
+#include "base/hash.h"
 
 namespace ghostfleet::agent {
 
 namespace {
 
-constexpr size_t kMaxQueue = 1000;
+constexpr size_t kMaxQueue = 1000;  // of a node
 constexpr size_t kMaxRecords = 200;
 constexpr uint8_t kMaxTries = 12;
 // client-go: from the tenth different message of one reason within ten minutes on they are one event.
@@ -38,12 +38,17 @@ bool too_many_similar(const EventLog& log, uint32_t group, uint32_t text, int64_
 }  // namespace
 
 // `container`: an index of the spec; -1: about the pod itself.
-void Manager::tell(Pod& pod, bool warning, std::string_view reason, std::string message, int container) {
+void Manager::tell(Pod& pod, bool warning, std::string_view reason, std::string message, int container,
+                   std::string annotations) {
   if (!options_->events) return;
   std::string field;
   if (container >= 0) {
     const ContainerSpec& spec = pod.spec->containers[static_cast<size_t>(container)];
-    field = fmt::format("spec.{}{{{}}}", spec.init ? "initContainers" : "containers", spec.name);
+    field = fmt::format("spec.{}{{{}}}",
+                        spec.init        ? "initContainers"
+                        : spec.ephemeral ? "ephemeralContainers"
+                                         : "containers",
+                        spec.name);
   }
   EventLog& log = pod.events;
   const WallTime now = host_.wall_now();
@@ -54,16 +59,26 @@ void Manager::tell(Pod& pod, bool warning, std::string_view reason, std::string 
   auto at = std::find_if(log.records.begin(), log.records.end(), [&](const EventRecord& r) { return r.key == key; });
   const bool known = at != log.records.end();
   if (!known) {
-    if (log.records.size() >= kMaxRecords) return;
+    if (log.records.size() >= kMaxRecords) {
+      host_.event_dropped(EventDrop::kFilter);
+      return;
+    }
     int64_t nanos = now.ns;
     for (const EventRecord& r : log.records) nanos = std::max(nanos, r.nanos + 1);
     log.records.push_back({key, nanos, now.seconds(), 0, group, text, combined});
     at = log.records.end() - 1;
   }
   ++at->count;
-  if (!log.buckets[warning ? 1 : 0].take(host_.now())) return;
+  if (!log.filters[warning ? 1 : 0].take(host_.now())) {
+    host_.event_dropped(EventDrop::kFilter);
+    return;
+  }
+  if (queued_events_ >= kMaxQueue) {
+    host_.event_dropped(EventDrop::kQueueFull);
+    return;
+  }
   if (log.queue == nullptr) log.queue = std::make_unique<std::deque<QueuedEvent>>();
-  if (log.queue->size() >= kMaxQueue) return;
+  ++queued_events_;
   QueuedEvent event;
   event.record = static_cast<uint32_t>(at - log.records.begin());
   event.count = at->count;
@@ -74,6 +89,7 @@ void Manager::tell(Pod& pod, bool warning, std::string_view reason, std::string 
   event.message = combined ? std::string(kCombined) + message : std::move(message);
   event.combined = combined;
   event.field = std::move(field);
+  event.annotations = std::move(annotations);
   log.queue->push_back(std::move(event));
 }
 
@@ -92,6 +108,7 @@ std::string Manager::render_event(const Pod& pod, const QueuedEvent& event) cons
   std::string out = "{\"kind\":\"Event\",\"apiVersion\":\"v1\",\"metadata\":{";
   add("name", event_name(pod, record), &out);
   add("namespace", pod.ns(), &out);
+  if (!event.annotations.empty()) out += ",\"annotations\":" + event.annotations;
   out += "},\"involvedObject\":{\"kind\":\"Pod\"";
   add("namespace", pod.ns(), &out);
   add("name", pod.name(), &out);
@@ -107,8 +124,10 @@ std::string Manager::render_event(const Pod& pod, const QueuedEvent& event) cons
   out += "}";
   add("firstTimestamp", format_time({record.first * 1000000000}), &out);
   add("lastTimestamp", last, &out);
-  out += fmt::format(",\"count\":{},\"type\":\"{}\",\"eventTime\":null,\"reportingComponent\":\"kubelet\"", event.count,
-                     event.warning ? "Warning" : "Normal");
+  out += fmt::format(
+      ",\"count\":{},\"type\":\"{}\",\"eventTime\":null,"
+      "\"reportingComponent\":\"kubelet\"",
+      event.count, event.warning ? "Warning" : "Normal");
   add("reportingInstance", node_.name, &out);
   return out + "}";
 }
@@ -117,6 +136,17 @@ std::string Manager::render_event(const Pod& pod, const QueuedEvent& event) cons
 void Manager::flush_events(Pod& pod) {
   EventLog& log = pod.events;
   if (log.in_flight || log.queue == nullptr || log.due != kNever) return;
+  while (!log.reserved && !host_.may_write_event()) {
+    host_.event_dropped(EventDrop::kFleetBudget);
+    event_done(log);
+    if (log.queue == nullptr) return;
+  }
+  const TimePoint turn = log.reserved ? host_.now() : event_limiter_.reserve(host_.now());
+  log.reserved = turn > host_.now();
+  if (log.reserved) {
+    log.due = turn;
+    return;
+  }
   const QueuedEvent& event = log.queue->front();
   ApiRequest request;
   request.priority = Priority::kBulk;
@@ -128,6 +158,21 @@ void Manager::flush_events(Pod& pod) {
   request.body = render_event(pod, event);
   log.in_flight = true;
   host_.send(std::move(request));
+}
+
+// The first of the queue has been written, or never will be.
+void Manager::event_done(EventLog& log) {
+  --queued_events_;
+  log.queue->pop_front();
+  if (log.queue->empty()) log.queue.reset();
+}
+
+void Manager::forget_events(Pod& pod) {
+  EventLog& log = pod.events;
+  if (log.queue == nullptr) return;
+  queued_events_ -= log.queue->size();
+  for (size_t i = log.in_flight ? 1 : 0; i < log.queue->size(); ++i) host_.event_dropped(EventDrop::kPodGone);
+  log.queue.reset();
 }
 
 void Manager::on_event_answer(Pod& pod, const ApiResponse& response) {
@@ -149,8 +194,12 @@ void Manager::on_event_answer(Pod& pod, const ApiResponse& response) {
     event.patch = false;
     return;
   }
-  log.queue->pop_front();
-  if (log.queue->empty()) log.queue.reset();
+  if (lost || later) {
+    host_.event_dropped(EventDrop::kNoAnswer);
+  } else if (!response.ok()) {
+    host_.event_dropped(EventDrop::kRefused);
+  }
+  event_done(log);
 }
 
 }  // namespace ghostfleet::agent

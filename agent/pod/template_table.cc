@@ -1,8 +1,10 @@
 // Interning of pod templates: a fingerprint of what matters in a pod finds the template without extracting it again.
 #include <unordered_map>
 
-#include "agent/pod/hash.h"
+#include "agent/behavior/behavior_declared.h"
+#include "agent/pod/command_line.h"
 #include "agent/pod/pod_template.h"
+#include "base/hash.h"
 
 namespace ghostfleet::agent {
 
@@ -77,9 +79,28 @@ class Printer {
     const kube::JsonObject* object = kube::get_object(pod, "metadata.annotations");
     if (object == nullptr) return;
     for (const auto& [key, item] : *object) {
-      if (!std::string_view(key).starts_with(kBehaviorPrefix)) continue;
+      const std::string_view k = key;
+      if (!k.starts_with(kBehaviorPrefix) && !k.starts_with(kFilesPrefix) && !k.starts_with(kExecPrefix)) continue;
       text(key);
       value(item, 1);
+    }
+  }
+
+  // Which rule counts for each container.
+  void rules(const Json& pod, const BehaviorRules& list) {
+    print.add(list.id());
+    for (const std::string_view part : {"spec.initContainers", "spec.containers", "spec.ephemeralContainers"}) {
+      const kube::JsonArray* containers = kube::get_array(pod, part);
+      if (containers == nullptr) continue;
+      for (const Json& container : *containers) print.add(static_cast<uint64_t>(list.find(pod, container) + 1));
+    }
+  }
+
+  // What a variable of a container may hold.
+  void metadata(const Json& pod) {
+    for (const std::string_view part : {"metadata.name", "metadata.namespace", "metadata.uid", "metadata.labels",
+                                        "metadata.annotations", "spec.nodeName"}) {
+      if (const Json* found = kube::find_path(pod, part)) value(*found, 1);
     }
   }
 
@@ -98,15 +119,18 @@ class Printer {
 
 class TemplateTable {
  public:
-  std::shared_ptr<const PodTemplate> get(const Json& pod) {
+  std::shared_ptr<const PodTemplate> get(const Json& pod, bool commands, const BehaviorRules* rules) {
     Printer printer(token_suffix(pod));
+    printer.print.add(commands ? 1 : 0);
+    if (commands && depends_on_metadata(pod)) printer.metadata(pod);
     if (const Json* spec = kube::find_key(pod, "spec")) printer.spec(*spec);
     printer.annotations(pod);
     printer.owners(pod);
+    if (rules != nullptr) printer.rules(pod, *rules);
     std::weak_ptr<const PodTemplate>& slot = table_[printer.print];
     std::shared_ptr<const PodTemplate> found = slot.lock();
     if (found != nullptr) return found;
-    found = make_template(pod);
+    found = make_template(pod, commands, rules);
     slot = found;
     if (table_.size() > limit_) drop_unused();
     return found;
@@ -124,9 +148,9 @@ class TemplateTable {
 
 }  // namespace
 
-std::shared_ptr<const PodTemplate> intern_template(const Json& pod) {
+std::shared_ptr<const PodTemplate> intern_template(const Json& pod, bool commands, const BehaviorRules* rules) {
   thread_local TemplateTable table;
-  return table.get(pod);
+  return table.get(pod, commands, rules);
 }
 
 }  // namespace ghostfleet::agent

@@ -2,12 +2,41 @@
 #include <algorithm>
 
 #include "agent/pod/manager.h"
+#include "base/hash.h"
 
 namespace ghostfleet::agent {
 
 namespace {
+
+constexpr Duration kResync = std::chrono::minutes(1);  // a pod to which nothing happens is looked at again
+constexpr Duration kLookTakes = std::chrono::milliseconds(20);
 constexpr Duration kRuntimeLag = std::chrono::milliseconds(15);  // sandbox to first container, as recorded
+
+// `"cpu":"..."` of the ready-made JSON: of the limits, then of the requests.
+std::vector<std::string_view> amounts(std::string_view json, std::string_view resource) {
+  std::vector<std::string_view> out;
+  const std::string key = "\"" + std::string(resource) + "\":";
+  for (size_t at = json.find(key); at != std::string_view::npos; at = json.find(key, at + 1)) {
+    out.push_back(json.substr(at, json.find_first_of(",}", at) - at));
+  }
+  return out;
 }
+
+bool resource_differs(const ContainerSpec& a, const ContainerSpec& b, std::string_view resource) {
+  return amounts(a.resources, resource) != amounts(b.resources, resource);
+}
+
+// A status that says what the last one said is not sent again (in light fidelity its pieces are compared).
+void compute_and_compare(Pod& pod, WallTime now, bool full, const StatusContext& context) {
+  const bool dirty = pod.dirty;
+  compute_status(pod, now);
+  if (!full) return;
+  const uint32_t hash = static_cast<uint32_t>(hash_text(render_status(pod, context)));
+  if (hash == pod.sent[0]) pod.dirty = dirty;
+  pod.sent[0] = hash;
+}
+
+}  // namespace
 
 void Manager::request_sync(Pod& pod, TimePoint at) { pod.sync_due = std::min(pod.sync_due, at); }
 
@@ -22,8 +51,18 @@ void Manager::container_exits(Pod& pod, size_t index) {
   run.now.ready = run.now.started = false;
   // A timer may come late; the container ended when it should.
   const WallTime at = host_.wall_now() - (host_.now() - due);
-  run.now.end = {run.now.started_at, std::max(at, run.now.started_at), run.exit_code, true, true, run.now.attempt};
-  if (pod.stage == Stage::kActive && pod.work != Work::kKilling) request_sync(pod, tick_after(due));
+  run.now.end = Ended{.started = run.now.started_at,
+                      .finished = std::max(at, run.now.started_at),
+                      .code = run.exit_code,
+                      .known = true,
+                      .attempt = run.now.attempt};
+  if (const ContainerSpec& spec = pod.spec->containers[index]; has_probes(spec)) {
+    if (run.tallied == nullptr) run.tallied = std::make_unique<ProbeTallies>();
+    add_tallies(run.tallied.get(),
+                tally_probes(spec, script_of(pod, index), run.now.end.finished - run.now.end.started));
+  }
+  // An end at the very moment of a look is seen by the next one.
+  if (pod.stage == Stage::kActive && pod.work != Work::kKilling) request_sync(pod, tick_after(due + kLookTakes));
 }
 
 void Manager::check_deadline(Pod& pod) {
@@ -59,7 +98,9 @@ void Manager::sync(Pod& pod) {
   }
   const bool first = pod.start_time == 0;
   finish_resize(pod);
-  compute_status(pod, host_.wall_now());
+  compute_and_compare(pod, host_.wall_now(), full(), context());
+  begin_fresh_probes(pod);
+  if (full()) ask_readiness(pod);
   if (first || pod.deadline_due == kNever) check_deadline(pod);
   if (pod.stage != Stage::kActive) return;
   if (is_terminal(compute_phase(pod))) {
@@ -68,12 +109,19 @@ void Manager::sync(Pod& pod) {
   }
   pod.pass_changed = pod.pass_failed = false;
   pod.pass_delay = Duration(0);
-  for (ContainerRun& run : pod.runs) run.tried = run.killed_in_pass = run.image_ready = run.objects_ready = false;
+  for (ContainerRun& run : pod.runs) {
+    run.tried = run.killed_in_pass = run.must_restart = run.image_ready = run.objects_ready = false;
+  }
   if (!pod.mounted) {
     begin_mounting(pod);
   } else {
-    run_pass(pod);
+    enter_runtime(pod);
   }
+}
+
+void Manager::enter_runtime(Pod& pod) {
+  if (full()) look_for_pull_secrets(pod);
+  run_pass(pod);
 }
 
 // Goes on where a wait within the pass ended: what is done already is not done again.
@@ -90,45 +138,84 @@ void Manager::run_pass(Pod& pod) {
       return;
     }
   }
-  if (kill_what_must(pod)) return;
-  if (!pod.kill_all && run_inits(pod)) run_regulars(pod);
+  if (begin_reset(pod) || kill_what_must(pod)) return;
+  if (!run_ephemerals(pod)) return;
+  if (!pod.kill_all && run_inits(pod)) {
+    // The new resources are seen by a look of their own.
+    if (actuate_resize(pod)) request_sync(pod, host_.now() + kRuntimeLag);
+    run_regulars(pod);
+  }
   if (pod.work == Work::kNone) finish_pass(pod);
 }
 
-bool Manager::only_sidecars_left(const Pod& pod) const {
-  bool sidecars = false;
-  for (size_t i = 0; i < pod.runs.size(); ++i) {
+// False: the pass waits.
+bool Manager::run_ephemerals(Pod& pod) {
+  for (size_t i = pod.spec->regular_end(); i < pod.runs.size(); ++i) {
+    if (pod.runs[i].now.state == RunState::kAbsent && start(pod, i) == Start::kBusy) return false;
+  }
+  return true;
+}
+
+// Whether no regular container is to be kept or started: then all of the pod goes.
+bool Manager::nothing_left(const Pod& pod) {
+  bool any = false;
+  for (size_t i = 0; i < pod.spec->regular_end(); ++i) {
     const ContainerSpec& spec = pod.spec->containers[i];
     const Look& look = pod.runs[i].now;
-    if (spec.sidecar) sidecars |= look.state == RunState::kRunning;
+    any |= look.state == RunState::kRunning;
     if (spec.init) continue;
-    if (look.state != RunState::kExited || will_restart(spec, look.end.code)) return false;
+    if (look.state == RunState::kAbsent) return false;
+    if (look.state == RunState::kExited && will_restart(spec, look.end.code)) return false;
+    if (look.state != RunState::kRunning) continue;
+    const StopReason why = why_stop(pod, i);
+    if (why.text.empty() || why.again) return false;
   }
-  return sidecars;
+  return any;
+}
+
+// Why a running container must be stopped; no text: it need not.
+Manager::StopReason Manager::why_stop(const Pod& pod, size_t index) {
+  const ContainerSpec& spec = pod.spec->containers[index];
+  const ContainerRun& run = pod.runs[index];
+  if (run.now.state != RunState::kRunning || spec.ephemeral) return {};
+  const std::string who = (spec.init ? "Init container " : "Container ") + spec.name;
+  const bool again = !spec.init && spec.restart_policy != RestartPolicy::kNever;
+  const int64_t grace = pod.spec->grace_seconds;
+  if (run.image_hash != static_cast<uint32_t>(hash_text(spec.image)) && (!spec.init || spec.sidecar)) {
+    return {who + " definition changed" + (spec.init ? "" : ", will be restarted"), grace, true};
+  }
+  if (run.unhealthy) {
+    const int64_t own = spec.probes[static_cast<int>(run.failed_probe)].grace_seconds;
+    return {who + " failed " + (run.failed_probe == ProbeKind::kStartup ? "startup" : "liveness") + " probe" +
+                (again ? ", will be restarted" : ""),
+            own >= 0 ? own : grace, again};
+  }
+  const ContainerSpec& has = pod.in_force().containers[index];
+  const ContainerSpec& gets = pod.granted().containers[index];
+  if (has.resources == gets.resources) return {};
+  const bool restarts = (spec.cpu_restarts && resource_differs(has, gets, "cpu")) ||
+                        (spec.memory_restarts && resource_differs(has, gets, "memory"));
+  if (!restarts) return {};
+  return {"Container " + spec.name + " resize requires restart", grace, true};
 }
 
 // True: containers are being stopped, and the pass waits for it.
 bool Manager::kill_what_must(Pod& pod) {
   TimePoint until = host_.now();
   bool any = false;
-  for (size_t i = 0; i < pod.runs.size(); ++i) {
-    ContainerRun& run = pod.runs[i];
-    if (!run.unhealthy) continue;
-    run.unhealthy = false;
-    if (run.now.state != RunState::kRunning) continue;
-    const bool again = pod.spec->containers[i].restart_policy != RestartPolicy::kNever;
-    tell(pod, false, "Killing",
-         "Container " + pod.spec->containers[i].name + " failed " +
-             (run.failed_probe == ProbeKind::kStartup ? "startup" : "liveness") + " probe" +
-             (again ? ", will be restarted" : ""),
-         static_cast<int>(i));
-    until = std::max(until, stop_one(pod, i, host_.now(), std::chrono::seconds(pod.spec->grace_seconds)));
-    run.killed_in_pass = any = true;
-  }
-  if (!any && !pod.kill_all && only_sidecars_left(pod)) {
-    // The pod's work is done: its sidecars and its sandbox go.
+  if (!pod.kill_all && nothing_left(pod)) {
     pod.kill_all = any = true;
     until = stop_containers(pod, pod.spec->grace_seconds);
+  }
+  for (size_t i = 0; i < pod.runs.size() && !pod.kill_all; ++i) {
+    ContainerRun& run = pod.runs[i];
+    const StopReason why = why_stop(pod, i);
+    run.unhealthy = false;
+    if (why.text.empty() || run.killed_in_pass) continue;
+    tell(pod, false, "Killing", why.text, static_cast<int>(i));
+    until = std::max(until, stop_one(pod, i, host_.now(), why.grace_seconds, {}));
+    run.killed_in_pass = any = true;
+    run.must_restart = why.again;
   }
   if (!any) return false;
   pod.pass_changed = true;
@@ -158,10 +245,13 @@ bool Manager::run_inits(Pod& pod) {
 }
 
 void Manager::run_regulars(Pod& pod) {
-  for (size_t i = pod.spec->init_count; i < pod.runs.size(); ++i) {
+  for (size_t i = pod.spec->init_count; i < pod.spec->regular_end(); ++i) {
     const Look& look = pod.runs[i].now;
     if (look.state == RunState::kRunning) continue;
-    if (look.state == RunState::kExited && !will_restart(pod.spec->containers[i], look.end.code)) continue;
+    // What was stopped to be started again is, whatever its code.
+    if (look.state == RunState::kExited && !pod.runs[i].must_restart &&
+        !will_restart(pod.spec->containers[i], look.end.code))
+      continue;
     if (start(pod, i) == Start::kBusy) return;
   }
 }
@@ -183,6 +273,8 @@ void Manager::finish_pass(Pod& pod) {
   } else if (changed || pod.sync_pending) {
     // The runtime is looked at once more after a pass that went well.
     pod.sync_pending = false;
+    // A regular look sees what was started once more.
+    if (changed && full()) request_sync(pod, tick_after(now + kLookTakes));
     sync(pod);
     return;
   }
@@ -190,6 +282,7 @@ void Manager::finish_pass(Pod& pod) {
     pod.sync_pending = false;
     request_sync(pod, tick_after(now));
   }
+  if (full()) request_sync(pod, now + host_.rng().between(kResync, kResync * 3 / 2));
 }
 
 // A wait is over.
@@ -202,6 +295,10 @@ void Manager::work_done(Pod& pod) {
         finish(pod);
         return;
       }
+      if (pod.reset_all) {
+        end_reset(pod);
+        return;
+      }
       if (pod.kill_all) pod.sandbox = false;
       if (pod.kill_all && !pod.stop_pending) {
         pod.work = Work::kNone;
@@ -210,7 +307,10 @@ void Manager::work_done(Pod& pod) {
       }
       run_pass(pod);
       return;
-    case Work::kStarting: run_pass(pod); return;
+    case Work::kStarting:
+    case Work::kHook: run_pass(pod); return;
+    case Work::kHookStop: hook_stopped(pod); return;
+    case Work::kAdmitting: admission_goes_on(pod); return;
     case Work::kFetching:
     case Work::kNone: return;
   }

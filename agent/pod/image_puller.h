@@ -1,0 +1,43 @@
+// ImagePuller: how the images of one node come onto it, as its PodManager sees it. Two implementations: the rules of
+// PodOptions (images.h), and a model of transfers that share what they come over, which the owner of the manager gives
+// to it.
+//
+// Thread rule: the node's thread. Images are named as a pod's spec names them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/clock.h"
+
+namespace ghostfleet::agent {
+
+// Chosen by the manager; one for each pull that is on its way.
+using PullTicket = uint64_t;
+
+// When a pull ends that only its puller can tell the end of.
+inline constexpr TimePoint kPullEndIsTold{INT64_MAX};
+
+struct PullResult {
+  std::string error;  // as the kubelet shows it; empty: the image is there
+  Duration own{0};    // of the pull itself, without the time it waited for its turn
+  int64_t size_bytes = 0;
+};
+
+class ImagePuller {
+ public:
+  virtual ~ImagePuller() = default;
+
+  // Whether the image is on the node. Asked when a container is to be made from it: it counts as a use.
+  virtual bool present(std::string_view image, TimePoint now) = 0;
+  // Begins a pull; gives the time it ends at, or kPullEndIsTold: then PodManager::on_image_pulled(ticket) is called,
+  // never inside this call.
+  virtual TimePoint begin(PullTicket ticket, std::string_view image, TimePoint now) = 0;
+  // What came of it; once, at or after its end.
+  virtual PullResult end(PullTicket ticket, std::string_view image, TimePoint now) = 0;
+  // A container of an earlier agent runs from this image: it is there.
+  virtual void adopt(std::string_view image, TimePoint now) = 0;
+};
+
+}  // namespace ghostfleet::agent

@@ -1,0 +1,85 @@
+// Copies out what a pod looks like now.
+#include "agent/pod/pod_view.h"
+
+#include "agent/pod/manager.h"
+
+namespace ghostfleet::agent {
+namespace {
+
+AttemptView ended_view(const Ended& end) {
+  return {end.known, end.known, end.attempt, end.started, end.finished, end.code};
+}
+
+ProbeTallies tallies_of(const ContainerSpec& spec, const Script& script, const ContainerRun& run, WallTime now) {
+  const bool running = run.now.state == RunState::kRunning;
+  ProbeTallies tallies = tally_probes(spec, script, running ? now - run.now.started_at : Duration(0));
+  if (run.tallied != nullptr) add_tallies(&tallies, *run.tallied);
+  return tallies;
+}
+
+ContainerView container_view(const Pod& pod, size_t index, const PodOptions& options, WallTime now) {
+  const ContainerSpec& spec = pod.spec->containers[index];
+  const Look& look = pod.runs[index].now;
+  ContainerView v;
+  v.name = spec.name;
+  v.image = spec.image;
+  v.init = spec.init;
+  v.sidecar = spec.sidecar;
+  v.script = pod.runs[index].drawn != nullptr ? *pod.runs[index].drawn : spec.script;
+  v.resources = spec.resources;
+  if (has_probes(spec)) v.probes = tallies_of(spec, v.script, pod.runs[index], now);
+  v.previous = ended_view(look.last);
+  if (look.state == RunState::kAbsent) {
+    v.waiting_reason = waiting_reason(pod.runs[index].shown.why);
+    if (v.waiting_reason.empty()) v.waiting_reason = pod.spec->init_count > 0 ? "PodInitializing" : "ContainerCreating";
+    return v;
+  }
+  v.id = container_id(pod, index, look.attempt, options.runtime_name);
+  if (look.state == RunState::kRunning) {
+    v.state = ContainerState::kRunning;
+    v.current = {true, false, look.attempt, look.started_at, {}, 0};
+    return v;
+  }
+  v.current = ended_view(look.end);
+  v.state = ContainerState::kExited;
+  if (pod.runs[index].shown.why == Why::kNone) return v;
+  v.state = ContainerState::kWaiting;
+  v.waiting_reason = waiting_reason(pod.runs[index].shown.why);
+  return v;
+}
+
+}  // namespace
+
+const ContainerView* PodView::find(std::string_view container) const {
+  for (const ContainerView& c : containers) {
+    if (c.name == container) return &c;
+  }
+  return nullptr;
+}
+
+PodView Manager::view_of(const Pod& pod) const {
+  PodView v;
+  v.ns = pod.ns();
+  v.name = pod.name();
+  v.uid = pod.uid();
+  v.host_network = pod.spec->host_network;
+  v.terminating = pod.deleting || pod.stage == Stage::kTerminating;
+  v.start_time = {pod.start_time * 1000000000};
+  v.phase = phase_name(pod.shown);
+  v.ip = pod_ip(pod, node_);
+  for (size_t i = 0; i < pod.runs.size(); ++i)
+    v.containers.push_back(container_view(pod, i, *options_, host_.wall_now()));
+  return v;
+}
+
+std::vector<PodView> Manager::describe(const PodPick& pick) const {
+  std::vector<PodView> out;
+  for (const Slot& slot : slots_) {
+    if (slot.pod == nullptr || slot.pod->gone) continue;
+    const bool wanted = pick.name.empty() || (slot.pod->name() == pick.name && slot.pod->ns() == pick.ns);
+    if (wanted) out.push_back(view_of(*slot.pod));
+  }
+  return out;
+}
+
+}  // namespace ghostfleet::agent

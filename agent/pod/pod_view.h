@@ -1,0 +1,58 @@
+// PodView: what a node tells of one of its pods to those who ask it directly (logs, exec, stats): a copy, so that it
+// may travel to another thread.
+//
+// Thread rule: plain values; filled on the node's thread by PodManager::describe().
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "agent/behavior/behavior.h"
+#include "agent/pod/probe_tally.h"
+#include "base/clock.h"
+
+namespace ghostfleet::agent {
+
+enum class ContainerState : unsigned char { kWaiting, kRunning, kExited };
+
+// One run of a container from its start to its end.
+struct AttemptView {
+  bool known = false;  // there was such an attempt
+  bool ended = false;
+  uint32_t attempt = 0;  // 0 is the first
+  WallTime started, finished;
+  int32_t exit_code = 0;
+};
+
+struct ContainerView {
+  std::string name, image;
+  bool init = false, sidecar = false;
+  ContainerState state = ContainerState::kWaiting;
+  std::string waiting_reason;  // "ContainerCreating", "ImagePullBackOff", "CrashLoopBackOff", ...
+  AttemptView current;         // the newest attempt, running or ended
+  AttemptView previous;        // the one before
+  Script script;
+  std::string resources;  // {"limits":{...},"requests":{...}}, "{}" when none
+  std::string id;         // "containerd://..." of the newest attempt; empty: never created
+  ProbeTallies probes;    // of all attempts
+};
+
+struct PodView {
+  std::string ns, name, uid, ip;
+  bool host_network = false;
+  bool terminating = false;
+  WallTime start_time;  // zero: no status yet
+  std::string phase;
+  std::vector<ContainerView> containers;  // init containers first
+
+  const ContainerView* find(std::string_view container) const;
+};
+
+// Which pods describe() is asked for; an empty name means all.
+struct PodPick {
+  std::string ns, name;
+};
+
+}  // namespace ghostfleet::agent

@@ -1,0 +1,162 @@
+// A pod's spec changes while it is there: resources in place, images, the deadline, ephemeral containers.
+//
+// As in a kubelet, new resources are first granted (the node has room for them) or held back, then put into force.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "agent/pod/admission.h"
+#include "agent/pod/manager.h"
+
+namespace ghostfleet::agent {
+
+namespace {
+
+void add_resources(const PodTemplate& t, std::string_view field, size_t from, size_t to, std::string* out) {
+  if (from == to) return;
+  *out += fmt::format("{}\"{}\":[", out->size() > 1 ? "," : "", field);
+  for (size_t i = from; i < to; ++i) {
+    if (i > from) *out += ",";
+    *out += "{\"name\":";
+    kube::append_json_string(t.containers[i].name, out);
+    *out += ",\"resources\":" + t.containers[i].resources + "}";
+  }
+  *out += "]";
+}
+
+std::string about(const PodTemplate& t, int64_t generation, std::string_view error = {}) {
+  std::string out = "{";
+  add_resources(t, "initContainers", 0, t.init_count, &out);
+  add_resources(t, "containers", t.init_count, t.regular_end(), &out);
+  out += fmt::format(",\"generation\":{}", generation);
+  if (!error.empty()) {
+    out += ",\"error\":";
+    kube::append_json_string(error, &out);
+  }
+  return out + "}";
+}
+
+constexpr Duration kToldSoon = std::chrono::milliseconds(50);
+
+int64_t amount(const Amounts& list, std::string_view resource) {
+  for (const auto& [key, value] : list) {
+    if (key == resource) return value;
+  }
+  return 0;
+}
+
+bool shrinks(const PodTemplate& from, const PodTemplate& to) {
+  return amount(to.requests, "cpu") < amount(from.requests, "cpu") ||
+         amount(to.requests, "memory") < amount(from.requests, "memory");
+}
+
+}  // namespace
+
+bool Manager::resources_differ(const PodTemplate& a, const PodTemplate& b) const {
+  for (size_t i = 0; i < a.regular_end() && i < b.regular_end(); ++i) {
+    if (a.containers[i].resources != b.containers[i].resources) return true;
+  }
+  return a.resources != b.resources;
+}
+
+std::vector<const PodTemplate*> Manager::templates_beside(const Pod& pod) const {
+  std::vector<const PodTemplate*> out;
+  for (const Slot& slot : slots_) {
+    if (slot.pod == nullptr || slot.pod.get() == &pod || !slot.pod->holds_resources()) continue;
+    if (slot.pod->work == Work::kAdmitting) continue;
+    out.push_back(&slot.pod->granted());
+  }
+  return out;
+}
+
+void Manager::take_new_spec(Pod& pod, const kube::Json& json) {
+  std::shared_ptr<const PodTemplate> fresh = intern_template(json, options_->commands, options_->behaviors.get());
+  if (fresh->init_count != pod.spec->init_count || fresh->regular_count() != pod.spec->regular_count()) return;
+  if (fresh->containers.size() < pod.runs.size()) return;
+  pod.runs.resize(fresh->containers.size());  // ephemeral ones are added at the end
+  const std::shared_ptr<const PodTemplate> old = std::exchange(pod.spec, std::move(fresh));
+  if (pod.spec->active_deadline_seconds != old->active_deadline_seconds) check_deadline(pod);
+  if (pod.stage != Stage::kActive) return;
+  if (resources_differ(*old, *pod.spec)) {
+    Extras& more = pod.more();
+    if (more.resizing == nullptr) more.resizing = std::make_unique<Resizing>();
+    if (more.resizing->granted == nullptr) more.resizing->granted = old;
+    consider_resize(pod);
+  }
+  request_sync(pod, host_.now());
+}
+
+void Manager::consider_resize(Pod& pod) {
+  Resizing& r = *pod.extras->resizing;
+  if (r.granted == nullptr) return;
+  if (!resources_differ(*r.granted, *pod.spec)) {
+    r.granted.reset();
+    r.pending = {};
+    request_sync(pod, host_.now());
+    return;
+  }
+  const std::shared_ptr<const kube::Json> node = node_.object;
+  const auto bad = node != nullptr ? check_resources(*pod.spec, *node, templates_beside(pod)) : std::nullopt;
+  if (bad) {
+    hold_resize(pod, bad->reason, bad->message);
+  } else {
+    grant_resize(pod);
+  }
+  request_sync(pod, host_.now());
+}
+
+void Manager::grant_resize(Pod& pod) {
+  Resizing& r = *pod.extras->resizing;
+  if (r.in_force == nullptr) r.in_force = r.granted;
+  r.granted.reset();
+  r.pending = {};
+  r.progress = {pod.generation, host_.wall_now().seconds(), {}, {}};
+  tell(pod, false, "ResizeStarted", "Pod resize started: " + about(*pod.spec, pod.generation));
+}
+
+void Manager::hold_resize(Pod& pod, const std::string& reason, const std::string& message) {
+  Resizing& r = *pod.extras->resizing;
+  const bool told = r.pending.generation == pod.generation;
+  if (r.pending.generation == 0) r.pending.since = host_.wall_now().seconds();
+  r.pending.generation = pod.generation;
+  r.pending.reason = "Deferred";
+  r.pending.message = message;
+  if (told) return;
+  tell(pod, true, "ResizeDeferred", "Pod resize " + reason + ": " + about(*pod.spec, pod.generation, message));
+}
+
+// In a pass of the worker: what runs gets its new resources. Containers that want a restart for that have had it.
+bool Manager::actuate_resize(Pod& pod) {
+  Resizing* r = pod.extras != nullptr ? pod.extras->resizing.get() : nullptr;
+  if (r == nullptr || r->in_force == nullptr || r->progress.generation == 0) return false;
+  const bool shrunk = shrinks(*r->in_force, pod.granted());
+  r->in_force.reset();
+  if (shrunk) room_was_made();
+  return true;
+}
+
+// Before a status: a resize that is in force is over.
+void Manager::finish_resize(Pod& pod) {
+  Resizing* r = pod.extras != nullptr ? pod.extras->resizing.get() : nullptr;
+  if (r == nullptr || r->progress.generation == 0 || r->in_force != nullptr) return;
+  if (pod.sending) {
+    // That it is in progress is being told.
+    request_sync(pod, host_.now() + kToldSoon);
+    return;
+  }
+  tell(pod, false, "ResizeCompleted", "Pod resize completed: " + about(pod.granted(), r->progress.generation));
+  r->progress = {};
+}
+
+// Others may now get the resources they wait for.
+void Manager::room_was_made() {
+  for (const Slot& slot : slots_) {
+    Pod* pod = slot.pod.get();
+    if (pod == nullptr || pod->stage != Stage::kActive || pod->extras == nullptr) continue;
+    Resizing* r = pod->extras->resizing.get();
+    if (r != nullptr && r->pending.generation != 0) wake_later(*pod, Wake::kResize);
+    if (pod->work == Work::kAdmitting) wake_later(*pod, Wake::kAdmission);
+  }
+}
+
+}  // namespace ghostfleet::agent

@@ -1,0 +1,31 @@
+// The parts that the JSON of a pod's status is made of, for the .cc files of status.h alone. Each appends to `out`, in
+// the key order in which a kubelet's patches come.
+//
+// Thread rule: pure functions.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "agent/pod/status.h"
+
+namespace ghostfleet::agent {
+
+// "key":"value"
+void add_text(std::string_view key, std::string_view value, std::string* out);
+std::string time_or_null(WallTime t);
+
+// "FIELD":[...]: the containers of these indexes (status_containers.cc).
+void add_container_list(const Pod& pod, std::string_view field, const std::vector<uint32_t>& indexes,
+                        const StatusContext& context, std::string* out);
+void add_init_containers(const Pod& pod, const StatusContext& context, std::string* out);
+
+// One condition (status_conditions.cc). With `nulls`, what it has not is said to be gone.
+void add_condition(const Pod& pod, int type, bool nulls, std::string* out);
+// A condition that few pods have, by its type; null: it is not there.
+const Note* note_of(const Pod& pod, std::string_view type);
+// With `nulls`, one that is not there is said to be gone.
+void add_note(const Pod& pod, std::string_view type, bool nulls, std::string* out);
+
+}  // namespace ghostfleet::agent
