@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "controlplane/controllers/context.h"
+#include "controlplane/controllers/cronjob.h"
 #include "controlplane/controllers/daemonset.h"
 #include "controlplane/controllers/deployment.h"
 #include "controlplane/controllers/endpoints.h"
@@ -16,7 +17,9 @@
 #include "controlplane/controllers/namespaces.h"
 #include "controlplane/controllers/node_lifecycle.h"
 #include "controlplane/controllers/replicaset.h"
+#include "controlplane/controllers/resource_quota.h"
 #include "controlplane/controllers/signing.h"
+#include "controlplane/controllers/statefulset.h"
 #include "controlplane/controllers/taint_eviction.h"
 
 namespace ghostfleet::controlplane {
@@ -50,16 +53,23 @@ const std::vector<Entry>& entries() {
        {"/v1/secrets", "/v1/serviceaccounts"},
        make<controllers::TokenSecretController>},
       {"replicaset-controller", {"/v1/pods", "apps/v1/replicasets"}, make<controllers::ReplicaSetController>},
+      {"replicationcontroller-controller",
+       {"/v1/pods", "/v1/replicationcontrollers"},
+       make<controllers::ReplicationController>},
       {"deployment-controller",
        {"/v1/pods", "apps/v1/deployments", "apps/v1/replicasets"},
        make<controllers::DeploymentController>},
       {"daemonset-controller",
        {"/v1/pods", "/v1/nodes", "apps/v1/daemonsets", "apps/v1/controllerrevisions"},
        make<controllers::DaemonSetController>},
+      {"statefulset-controller",
+       {"/v1/pods", "apps/v1/statefulsets", "apps/v1/controllerrevisions"},
+       make<controllers::StatefulSetController>},
       {"garbage-collector-controller", {}, make<controllers::GarbageCollector>},
       {"node-lifecycle-controller", {"/v1/nodes", "/v1/pods"}, make<controllers::NodeLifecycleController>},
       {"taint-eviction-controller", {"/v1/nodes", "/v1/pods"}, make<controllers::TaintEvictionController>},
       {"job-controller", {"/v1/pods", "batch/v1/jobs"}, make<controllers::JobController>},
+      {"cronjob-controller", {"batch/v1/cronjobs", "batch/v1/jobs"}, make<controllers::CronJobController>},
       {"ttl-after-finished-controller", {"batch/v1/jobs"}, make<controllers::TtlController>},
       {"endpoints-controller", {"/v1/pods", "/v1/services", "/v1/endpoints"}, make<controllers::EndpointsController>},
       {"endpointslice-controller",
@@ -68,6 +78,7 @@ const std::vector<Entry>& entries() {
       {"disruption-controller",
        {"/v1/pods", "policy/v1/poddisruptionbudgets"},
        make<controllers::DisruptionController>},
+      {"resourcequota-controller", {"/v1/pods", "/v1/resourcequotas"}, make<controllers::ResourceQuotaController>},
       {"certificatesigningrequest-approving-controller",
        {"certificates.k8s.io/v1/certificatesigningrequests"},
        make<controllers::CertificateApprover>},
@@ -82,12 +93,8 @@ const std::vector<Entry>& entries() {
 // Names of kube-controller-manager that have nothing to do here but are no mistake.
 const std::set<std::string, std::less<>>& idle_names() {
   static const std::set<std::string, std::less<>> kNames = {"endpointslice-mirroring-controller",
-                                                            "resourcequota-controller",
                                                             "horizontal-pod-autoscaler-controller",
                                                             "certificatesigningrequest-cleaner-controller",
-                                                            "statefulset-controller",
-                                                            "cronjob-controller",
-                                                            "replicationcontroller-controller",
                                                             "ttl-controller",
                                                             "node-ipam-controller",
                                                             "persistentvolume-binder-controller",

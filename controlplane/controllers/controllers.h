@@ -2,7 +2,8 @@
 // thread and event loop. They act through the Api only and watch through the Store; everything about one object of one
 // kind is decided by one controller.
 //
-// Thread rule: start() and stop() from any one thread; metrics() from any. Ownership: the Api must outlive it.
+// Thread rule: start() and stop() from any one thread; metrics() from any. Ownership: the Api and
+// the authorizer must outlive it.
 // Errors: kInvalidArgument names a controller that does not exist.
 #pragma once
 
@@ -17,6 +18,8 @@
 #include "controlplane/apiserver/api.h"
 
 namespace ghostfleet::controlplane {
+
+class Authorizer;
 
 class ControllerManager {
  public:
@@ -41,6 +44,8 @@ class ControllerManager {
         service_account_token;
     // Signs a PEM request for a signer; answers the PEM certificate. Empty function: requests are not signed.
     std::function<Result<std::string>(const kube::Json& signing_request)> sign_certificate;
+    // Asked whether a requester may have a node's client certificate approved; null: none is approved by itself.
+    const Authorizer* authorizer = nullptr;
   };
 
   static Result<std::unique_ptr<ControllerManager>> start(Api& api, Options options);

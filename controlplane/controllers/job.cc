@@ -328,7 +328,10 @@ SyncResult JobController::manage(Work* work) {
   if (active > wanted) {
     return remove_active(work, static_cast<size_t>(wanted)) ? SyncResult::done() : SyncResult::retry();
   }
-  if (active == wanted) return SyncResult::done();
+  // With podReplacementPolicy Failed a pod keeps its place until it has ended; its end brings the next sync.
+  const bool only_failed = get_string(work->job, "spec.podReplacementPolicy") == "Failed";
+  const int64_t room = wanted - active - (only_failed ? work->terminating : 0);
+  if (room <= 0) return SyncResult::done();
   if (work->last_failure_ns == 0 && work->failed > 0) {
     for (const PodInfo* pod : work->pods) {
       if (pod->phase == PodPhase::kFailed) work->last_failure_ns = std::max(work->last_failure_ns, pod->finished_ns);
@@ -338,7 +341,7 @@ SyncResult JobController::manage(Work* work) {
     const Duration left(work->last_failure_ns + failure_backoff(work->failed).count() - context_.now().ns);
     if (left.count() > 0) return SyncResult::again(left);
   }
-  return make_pods(work, std::min<int64_t>(wanted - active, kBurstReplicas)) ? SyncResult::done() : SyncResult::retry();
+  return make_pods(work, std::min<int64_t>(room, kBurstReplicas)) ? SyncResult::done() : SyncResult::retry();
 }
 
 SyncResult JobController::sync(const std::string& key) {

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "base/digest.h"
 #include "controlplane/apiserver/json_scan.h"
-#include "controlplane/controllers/base64.h"
 
 namespace ghostfleet::controlplane::controllers {
 
@@ -279,9 +279,9 @@ SyncResult TokenSecretController::sync(const std::string& key) {
   return outcome(context_.modify(kComponent, secrets_, ns, name, "", [&](Json& live) -> kube::ApiResult<bool> {
     set_annotation(live, kAccountUid, account_uid);
     JsonObject& to = kube::ensure_object(live, "data");
-    to["ca.crt"] = base64(context_.options().root_ca_pem);
-    to["namespace"] = base64(ns);
-    to["token"] = base64(token);
+    to["ca.crt"] = base64_encode(context_.options().root_ca_pem);
+    to["namespace"] = base64_encode(ns);
+    to["token"] = base64_encode(token);
     return true;
   }));
 }

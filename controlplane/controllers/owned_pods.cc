@@ -15,8 +15,7 @@ OwnedPods::OwnedPods(Context& context, std::string component, const Resource& re
     : context_(context),
       component_(std::move(component)),
       resource_(resource),
-      selectors_(context.watch(resource),
-                 [](const Json& o) { return selector_of(kube::find_path(o, "spec.selector")); }),
+      selectors_(context.watch(resource), pod_selector_of),
       wake_(std::move(wake)) {
   context.pods().subscribe([this](const PodInfo* old, const PodInfo* now) { on_pod(old, now); });
 }
@@ -111,6 +110,13 @@ bool OwnedPods::remove(const Json& owner, const PodInfo& pod) {
   context_.events().record(reference_to(owner), "Normal", "SuccessfulDelete", fmt::format("Deleted pod: {}", name),
                            component_);
   return true;
+}
+
+kube::LabelSelector pod_selector_of(const Json& workload) {
+  if (get_string(workload, "kind") == "ReplicationController") {
+    return selector_from_map(kube::get_object(workload, "spec.selector"));
+  }
+  return selector_of(kube::find_path(workload, "spec.selector"));
 }
 
 Json pod_from_template(const Json& pod_template) {

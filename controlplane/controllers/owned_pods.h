@@ -41,6 +41,9 @@ class OwnedPods {
   std::function<void(std::string_view)> wake_;
 };
 
+// What a workload selects; a ReplicationController has plain labels there.
+kube::LabelSelector pod_selector_of(const kube::Json& workload);
+
 // A pod object from a PodTemplateSpec: apiVersion, kind, the template's labels, annotations, finalizers and spec.
 kube::Json pod_from_template(const kube::Json& pod_template);
 

@@ -8,7 +8,6 @@ using kube::Json;
 using kube::JsonObject;
 
 namespace {
-constexpr const char* kName = "replicaset-controller";
 constexpr Duration kSlice = std::chrono::milliseconds(10);
 constexpr Duration kCoalesce = std::chrono::milliseconds(5);
 constexpr Duration kWaitPerPod = std::chrono::microseconds(15);
@@ -50,12 +49,14 @@ ReplicaCounts count_replicas(const std::vector<const PodInfo*>& pods, const Json
   return counts;
 }
 
-ReplicaSetController::ReplicaSetController(Context& context)
+ReplicaSetController::ReplicaSetController(Context& context, const char* component, std::string_view group,
+                                           std::string_view resource)
     : context_(context),
-      resource_(*context.find("apps", "v1", "replicasets")),
+      component_(component),
+      resource_(*context.find(group, "v1", resource)),
       sets_(context.watch(resource_)),
       queue_(context.loop(), [this](const std::string& key) { return sync(key); }),
-      pods_(context, kName, resource_, [this](std::string_view key) { wake(key); }) {}
+      pods_(context, component_, resource_, [this](std::string_view key) { wake(key); }) {}
 
 // A look at a set costs as much as it has pods; so does the wait until the next one.
 void ReplicaSetController::wake(std::string_view key) {
@@ -78,7 +79,7 @@ SyncResult ReplicaSetController::sync(const std::string& key) {
     return SyncResult::done();
   }
   const Json set = parse_object(object);
-  const kube::LabelSelector selector = selector_of(kube::find_path(set, "spec.selector"));
+  const kube::LabelSelector selector = pod_selector_of(set);
   std::vector<const PodInfo*> pods = pods_.claim(set, selector);
   sizes_[key] = pods.size();
   std::vector<const PodInfo*> active;
@@ -178,7 +179,7 @@ void ReplicaSetController::write_status(const Json& set, const ReplicaCounts& co
   Json probe = set;
   kube::ensure_object(probe, "status");
   if (!fill(probe)) return;
-  (void)context_.modify(kName, resource_, get_string(set, "metadata.namespace"), get_string(set, "metadata.name"),
+  (void)context_.modify(component_, resource_, get_string(set, "metadata.namespace"), get_string(set, "metadata.name"),
                         "status", [&](Json& live) -> kube::ApiResult<bool> {
                           if (get_string(live, "metadata.uid") != get_string(set, "metadata.uid")) return false;
                           kube::ensure_object(live, "status");

@@ -16,10 +16,14 @@ struct ReplicaCounts {
 ReplicaCounts count_replicas(const std::vector<const PodInfo*>& pods, const kube::JsonObject* template_labels,
                              int64_t min_ready_seconds, WallTime now);
 
-class ReplicaSetController final : public Controller {
+class ReplicaSetController : public Controller {
  public:
-  explicit ReplicaSetController(Context& context);
+  explicit ReplicaSetController(Context& context)
+      : ReplicaSetController(context, "replicaset-controller", "apps", "replicasets") {}
   void start() override;
+
+ protected:
+  ReplicaSetController(Context& context, const char* component, std::string_view group, std::string_view resource);
 
  private:
   void wake(std::string_view key);
@@ -33,12 +37,19 @@ class ReplicaSetController final : public Controller {
                     const std::string& problem);
 
   Context& context_;
+  const std::string component_;
   const Resource& resource_;
   KindWatch& sets_;
   WorkQueue queue_;
   OwnedPods pods_;
   StringMap<int> batch_;     // size of the last batch that went well, by key, while a set grows
   StringMap<size_t> sizes_;  // pods at the last look
+};
+
+class ReplicationController final : public ReplicaSetController {
+ public:
+  explicit ReplicationController(Context& context)
+      : ReplicaSetController(context, "replication-controller", "", "replicationcontrollers") {}
 };
 
 }  // namespace ghostfleet::controlplane::controllers

@@ -14,7 +14,8 @@ using kube::JsonObject;
 
 namespace {
 constexpr const char* kHashLabel = "controller-revision-hash";
-}
+constexpr const char* kRevisionHashLabel = "controller.kubernetes.io/hash";  // of a StatefulSet's
+}  // namespace
 
 Json revision_data(const Json& owner) {
   Json data = JsonObject{};
@@ -33,6 +34,7 @@ Revisions::Revisions(Context& context, std::string component)
 
 std::vector<Revisions::Entry> Revisions::entries_of(const Json& owner) {
   std::vector<Entry> entries;
+  const bool named = get_string(owner, "kind") == "StatefulSet";
   const std::string prefix = std::string(get_string(owner, "metadata.namespace")) + "/";
   const auto list = context_.store().list(resource_->store_kind, {.prefix = prefix});
   if (!list.ok()) return entries;
@@ -41,8 +43,9 @@ std::vector<Revisions::Entry> Revisions::entries_of(const Json& owner) {
     const auto controller = controller_of(revision);
     if (!controller || controller->uid != get_string(owner, "metadata.uid")) continue;
     const Json* data = kube::find_key(revision, "data");
-    entries.push_back({std::string(object->name()), std::string(label(revision, kHashLabel)),
-                       kube::get_int(revision, "revision"), data == nullptr ? Json() : *data});
+    const std::string_view hash = named ? object->name() : label(revision, kHashLabel);
+    entries.push_back({std::string(object->name()), std::string(hash), kube::get_int(revision, "revision"),
+                       data == nullptr ? Json() : *data});
   }
   std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.number < b.number; });
   return entries;
@@ -78,7 +81,7 @@ std::vector<Revisions::Entry> Revisions::bring_up(const Json& owner) {
   if (const JsonObject* labels = kube::get_object(owner, "spec.template.metadata.labels")) {
     kube::set_path(revision, "metadata.labels", *labels);
   }
-  set_label(revision, kHashLabel, named ? hash : entry.hash);
+  set_label(revision, named ? kRevisionHashLabel : kHashLabel, hash);
   kube::set_path(revision, "metadata.ownerReferences", kube::JsonArray{controller_ref_to(owner)});
   revision.get_object()["data"] = data;
   revision.get_object()["revision"] = entry.number;

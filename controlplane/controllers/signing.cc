@@ -1,9 +1,10 @@
 #include "controlplane/controllers/signing.h"
 
-#include <algorithm>
 #include <set>
 
-#include "controlplane/controllers/base64.h"
+#include "base/digest.h"
+#include "controlplane/auth/authorizer.h"
+#include "controlplane/auth/pki.h"
 
 namespace ghostfleet::controlplane::controllers {
 
@@ -12,6 +13,13 @@ using kube::get_string;
 using kube::Json;
 
 namespace {
+
+constexpr const char* kKubeletClientSigner = "kubernetes.io/kube-apiserver-client-kubelet";
+constexpr const char* kNodeClient = "nodeclient";
+constexpr const char* kSelfNodeClient = "selfnodeclient";
+// Between two questions about a request whose requester has no right yet; those of kube-controller-manager.
+constexpr Duration kMinBackoff = std::chrono::milliseconds(200);
+constexpr Duration kMaxBackoff = std::chrono::seconds(1000);
 
 bool decided(const Json& request) {
   return find_condition(request, "Approved") != nullptr || find_condition(request, "Denied") != nullptr;
@@ -22,32 +30,59 @@ bool known_signer(std::string_view signer) {
          signer == "kubernetes.io/kubelet-serving" || signer == "kubernetes.io/legacy-unknown";
 }
 
-}  // namespace
-
-bool is_node_client_request(const Json& request) {
-  if (get_string(request, "spec.signerName") != "kubernetes.io/kube-apiserver-client-kubelet") return false;
-  std::set<std::string> usages;
-  if (const kube::JsonArray* list = get_array(request, "spec.usages")) {
-    for (const Json& u : *list) {
-      if (u.is_string()) usages.emplace(u.get_string());
+std::vector<std::string> strings_at(const Json& object, std::string_view path) {
+  std::vector<std::string> out;
+  if (const kube::JsonArray* list = get_array(object, path)) {
+    for (const Json& item : *list) {
+      if (item.is_string()) out.emplace_back(item.get_string());
     }
   }
-  usages.erase("key encipherment");
-  if (usages != std::set<std::string>{"client auth", "digital signature"}) return false;
-  const std::string_view user = get_string(request, "spec.username");
-  if (user.starts_with("system:bootstrap:") || user.starts_with("system:node:")) return true;
-  const kube::JsonArray* groups = get_array(request, "spec.groups");
-  return groups != nullptr && std::any_of(groups->begin(), groups->end(), [](const Json& g) {
-           return g.is_string() && (g.get_string() == "system:bootstrappers" || g.get_string() == "system:masters");
-         });
+  return out;
+}
+
+// With "key encipherment" (RSA keys) or without it, and nothing else.
+bool are_client_usages(const std::vector<std::string>& usages) {
+  std::set<std::string> set(usages.begin(), usages.end());
+  set.erase("key encipherment");
+  return set == std::set<std::string>{"client auth", "digital signature"};
+}
+
+bool may_create(const Authorizer& authorizer, const Json& request, const std::string& subresource) {
+  UserInfo user;
+  user.name = get_string(request, "spec.username");
+  user.uid = get_string(request, "spec.uid");
+  user.groups = strings_at(request, "spec.groups");
+  Attributes asked;
+  asked.user = &user;
+  asked.verb = "create";
+  asked.group = "certificates.k8s.io";
+  asked.version = "*";
+  asked.resource = "certificatesigningrequests";
+  asked.subresource = subresource;
+  return authorizer.authorize(asked).allowed();
+}
+
+}  // namespace
+
+std::vector<std::string> approval_rights(const Json& request) {
+  const std::vector<std::string> usages = strings_at(request, "spec.usages");
+  if (get_string(request, "spec.signerName") != kKubeletClientSigner || !are_client_usages(usages)) return {};
+  std::string pem;
+  if (!base64_decode(get_string(request, "spec.request"), &pem)) return {};
+  const Result<CertificateRequest> inside = parse_certificate_request(pem);
+  if (!inside.ok() || !check_signer_rules(kKubeletClientSigner, *inside, usages).empty()) return {};
+  if (get_string(request, "spec.username") != inside->subject.common_name) return {kNodeClient};
+  return {kSelfNodeClient, kNodeClient};
 }
 
 CertificateApprover::CertificateApprover(Context& context)
     : context_(context),
       resource_(*context.find("certificates.k8s.io", "v1", "certificatesigningrequests")),
-      queue_(context.loop(), [this](const std::string& name) { return sync(name); }) {}
+      queue_(
+          context.loop(), [this](const std::string& name) { return sync(name); }, kMinBackoff, kMaxBackoff) {}
 
 void CertificateApprover::start() {
+  if (context_.options().authorizer == nullptr) return;
   context_.watch(resource_).subscribe([this](const ObjectRef&, const ObjectRef& now) {
     if (now) queue_.add(now->key);
   });
@@ -57,12 +92,22 @@ SyncResult CertificateApprover::sync(const std::string& name) {
   const ObjectRef object = context_.watch(resource_).get(name);
   if (!object) return SyncResult::done();
   const Json request = parse_object(object);
-  if (decided(request) || !is_node_client_request(request)) return SyncResult::done();
+  if (decided(request) || !get_string(request, "status.certificate").empty()) return SyncResult::done();
+  const std::vector<std::string> rights = approval_rights(request);
+  for (const std::string& right : rights) {
+    if (may_create(*context_.options().authorizer, request, right)) return approve(name, right);
+  }
+  return rights.empty() ? SyncResult::done() : SyncResult::retry();
+}
+
+SyncResult CertificateApprover::approve(const std::string& name, std::string_view right) {
+  const char* message = right == kSelfNodeClient
+                            ? "Auto approving self kubelet client certificate after SubjectAccessReview."
+                            : "Auto approving kubelet client certificate after SubjectAccessReview.";
   const auto done =
       context_.modify("csrapproving", resource_, "", name, "approval", [&](Json& live) -> kube::ApiResult<bool> {
         if (decided(live)) return false;
-        set_condition(live, "Approved", "True", "AutoApproved",
-                      "Auto approving kubelet client certificate after SubjectAccessReview.", context_.now(), true);
+        set_condition(live, "Approved", "True", "AutoApproved", message, context_.now(), true);
         return true;
       });
   return done.ok() || is_moot(done.error()) ? SyncResult::done() : SyncResult::retry();
@@ -96,7 +141,7 @@ SyncResult CertificateSigner::sync(const std::string& name) {
           return set_condition(live, "Failed", "True", "SignerValidationFailure", certificate.error().message(),
                                context_.now(), true);
         }
-        kube::set_path(live, "status.certificate", Json(base64(*certificate)));
+        kube::set_path(live, "status.certificate", Json(base64_encode(*certificate)));
         return true;
       });
   return done.ok() || is_moot(done.error()) ? SyncResult::done() : SyncResult::retry();
