@@ -395,6 +395,7 @@ void Engine::assign(ClassId id, NodeId node_id) {
     ++known->second;
   }
   count_pod(needs, node, 1);
+  ++assigned_[needs.priority];
   touch(node_id);
 }
 
@@ -414,6 +415,7 @@ void Engine::unassign(ClassId id, NodeId node_id) {
   }
   if (--known->second == 0) node.pods.erase(known);
   count_pod(needs, node, -1);
+  if (const auto it = assigned_.find(needs.priority); --it->second == 0) assigned_.erase(it);
   touch(node_id);
   if (!node.live && node.pods.empty()) free_ids_.push_back(node_id);
   release(id);

@@ -5,15 +5,17 @@
 // that one placement costs O(log nodes). Classes with topology spread or pod (anti-)affinity, and pods that existing
 // anti-affinity concerns, look at nodes one by one, at most as many as kube-scheduler would (percentageOfNodesToScore).
 // Sources: apiserver.md 5.1 (semantics), 5.3 (structures).
-// Deviations: no preemption, no ImageLocality, default spreading over nodes only (not zones).
-// Thread rule: one owner.
+// Deviations: preemption minds neither disruption budgets nor rules about other pods; no ImageLocality, default
+// spreading over nodes only (not zones). Thread rule: one owner.
 #pragma once
 
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <vector>
 
@@ -53,6 +55,16 @@ class Engine {
   Placement place(ClassId id, const std::string& pin);
   // Whether something happened since the class was last found infeasible that may help it.
   bool may_fit_now(ClassId id);
+
+  // What would have to leave, so that a pod of the class has room: of pods with a lower priority the least important,
+  // and as few as possible. No node: nothing helps. Nothing changes.
+  struct Preemption {
+    NodeId node = kNoNode;
+    std::vector<std::pair<ClassId, uint32_t>> victims;  // how many of which class
+    // What it costs, by weight: the highest priority among them, the sum of all, their number.
+    std::tuple<int32_t, int64_t, uint32_t> cost;
+  };
+  Preemption preempt(ClassId id, const std::string& pin);
 
   // A pod of the class is on the node (from now on), or no longer.
   void assign(ClassId id, NodeId node);
@@ -112,6 +124,7 @@ class Engine {
     int max_prefer = 0, max_preferred = 0;
     bool infeasible = false;  // as of infeasible_at in the log
     uint64_t infeasible_at = 0;
+    std::optional<uint64_t> no_victims_at;  // the same of preemption
     std::string message;
   };
   // Pods that match a selector, counted by the value of a node label.
@@ -147,6 +160,9 @@ class Engine {
   void explain(Class& c, ClassId id);
   std::string summary(const std::map<std::string, int>& reasons) const;
 
+  // preemption.cc
+  Preemption victims_on(const PodNeeds& needs, NodeId node) const;
+
   // pod_rules.cc
   Counter& counter(const PodTerm& term);
   PodTerm spread_term(const PodNeeds& needs, const SpreadConstraint& c) const;
@@ -174,6 +190,7 @@ class Engine {
   std::map<std::string, Carried> carried_;
   bool recount_needed_ = false;
   NodeId next_start_ = 0;
+  std::map<int32_t, size_t> assigned_;  // pods on nodes, by priority
 };
 
 }  // namespace ghostfleet::controlplane::scheduling

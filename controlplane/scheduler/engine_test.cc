@@ -213,5 +213,57 @@ TEST_F(EngineTest, ARemovedNodeIsNoCandidate) {
   EXPECT_EQ(run(n), "[no nodes available to schedule pods]");
 }
 
+// "NODE: priority x count, ..." of whom a pod would send away.
+class PreemptionTest : public EngineTest {
+ protected:
+  PodNeeds pod(int priority, const std::string& cpu, const std::string& more = "") {
+    return needs(
+        fmt::format(R"({{"priority":{},{}{}}})", priority, container(fmt::format(R"("cpu":"{}")", cpu)), more));
+  }
+  std::string victims(const PodNeeds& n, const std::string& pin = "") {
+    const auto id = engine_.class_of(n);
+    engine_.hold(id);
+    const Engine::Preemption plan = engine_.preempt(id, pin);
+    if (plan.node == Engine::kNoNode) return "none";
+    std::string out = engine_.node_name(plan.node) + ":";
+    for (const auto& [victim, count] : plan.victims) out += fmt::format(" {} x{}", engine_.priority(victim), count);
+    return out;
+  }
+};
+
+TEST_F(PreemptionTest, OnlyLowerPrioritiesAndAsFewAsPossible) {
+  node("a");
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(run(pod(0, "1")), "a");
+  EXPECT_EQ(victims(pod(0, "1")), "none");
+  EXPECT_EQ(victims(pod(10, "1")), "a: 0 x1");
+  EXPECT_EQ(victims(pod(10, "2500m")), "a: 0 x3");
+  EXPECT_EQ(victims(pod(10, "5")), "none");  // nobody's leaving would help
+}
+
+TEST_F(PreemptionTest, TheLeastImportantGoFirst) {
+  node("a");
+  EXPECT_EQ(run(pod(5, "2")), "a");
+  EXPECT_EQ(run(pod(1, "2")), "a");
+  EXPECT_EQ(victims(pod(10, "1")), "a: 1 x1");
+  node("b");
+  EXPECT_EQ(run(pod(0, "4")), "b");
+  EXPECT_EQ(victims(pod(10, "1")), "b: 0 x1");  // on the other node a more important one would have to go
+  EXPECT_EQ(victims(pod(10, "1"), "a"), "a: 1 x1");
+  EXPECT_EQ(victims(pod(10, "4")), "b: 0 x1");
+}
+
+TEST_F(PreemptionTest, PortsTaintsAndRoomThatIsKept) {
+  node("a", "", R"({"taints":[{"key":"k","effect":"NoSchedule"}]})");
+  node("b");
+  const PodNeeds with_port =
+      needs(R"({"priority":0,"containers":[{"name":"c","ports":[{"containerPort":80,"hostPort":80}]}]})");
+  EXPECT_EQ(run(with_port), "b");
+  PodNeeds important = with_port;
+  important.priority = 10;
+  EXPECT_EQ(victims(important), "b: 0 x1");
+  EXPECT_EQ(run(pod(10, "4")), "b");
+  EXPECT_EQ(victims(pod(10, "1")), "none");  // a is tainted, and what is on b is no less important
+}
+
 }  // namespace
 }  // namespace ghostfleet::controlplane::scheduling

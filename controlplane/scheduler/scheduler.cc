@@ -2,16 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <deque>
-#include <map>
-#include <thread>
-
-#include "base/event_loop.h"
 #include "base/log.h"
 #include "controlplane/apiserver/json_scan.h"
-#include "controlplane/informer/event_recorder.h"
-#include "controlplane/informer/kind_watch.h"
-#include "controlplane/scheduler/engine.h"
+#include "controlplane/scheduler/scheduler_impl.h"
 
 namespace ghostfleet::controlplane {
 
@@ -72,62 +65,6 @@ Result<Json> read_node(const Object& node) {
 
 }  // namespace
 
-// A pod as the scheduler knows it.
-struct PodRecord {
-  ObjectRef object;
-  std::string uid;
-  Engine::ClassId pod_class = 0;
-  Engine::NodeId node = Engine::kNoNode;
-  std::string pin, message;
-  std::string waits_for;  // a node that is not known yet
-  enum class State : unsigned char { kQueued, kParked, kBackoff, kAssigned, kForeign } state = State::kQueued;
-  int failures = 0;
-  TimePoint seen;
-};
-
-struct Scheduler::Impl {
-  Impl(Api& a, Options o);
-
-  void start();
-  void on_node(const ObjectRef& old, const ObjectRef& now);
-  void on_pod(const ObjectRef& old, const ObjectRef& now);
-  void forget(const std::string& key);
-  void take_in(const ObjectRef& object, std::string_view spec, std::string_view node);
-  void enqueue(const std::string& key, PodRecord& record);
-  void schedule_run();
-  void run_slice();
-  bool schedule_one(const std::string& key);
-  void park(const std::string& key, PodRecord& record, const std::string& message);
-  void bound(const std::string& key, PodRecord& record);
-  void refuse(const std::string& key, PodRecord& record, const kube::ApiError& error);
-  void wake_parked();
-  void arm_wake();
-  void flush_parked();
-  void look_at_lease();
-
-  Api& api;
-  Options options;
-  MetricsRegistry metrics;
-  EventLoop loop;
-  EventRecorder events;
-  RequestContext context;
-  Engine engine;
-  const Resource* pods_resource = nullptr;
-  const Resource* nodes_resource = nullptr;
-  const Resource* leases_resource = nullptr;
-  std::unique_ptr<KindWatch> nodes, pods;
-  StringMap<PodRecord> records;
-  std::map<int32_t, std::deque<std::string>, std::greater<>> queue;  // by priority
-  std::map<Engine::ClassId, std::vector<std::string>> parked;
-  StringMap<std::vector<std::string>> waiting_for_node;
-  bool posted = false, wake_armed = false, standby = false, ready = false;
-  Counter& scheduled;
-  Counter& unschedulable;
-  Counter& errors;
-  Histogram& latency;
-  std::thread thread;
-};
-
 Scheduler::Impl::Impl(Api& a, Options o)
     : api(a),
       options(std::move(o)),
@@ -138,6 +75,8 @@ Scheduler::Impl::Impl(Api& a, Options o)
       unschedulable(
           metrics.counter("scheduler_schedule_attempts_total", "attempts by result", {{"result", "unschedulable"}})),
       errors(metrics.counter("scheduler_schedule_attempts_total", "attempts by result", {{"result", "error"}})),
+      preemptions(metrics.counter("scheduler_preemption_attempts_total", "pods that had others sent away")),
+      victims_total(metrics.counter("scheduler_preemption_victims_total", "pods that were sent away")),
       latency(metrics.histogram("scheduler_pod_scheduling_sli_duration_seconds", "from seen to bound")) {}
 
 void Scheduler::Impl::start() {
@@ -188,7 +127,9 @@ void Scheduler::Impl::forget(const std::string& key) {
     arm_wake();
   }
   engine.release(record.pod_class);
+  const std::string uid = std::move(record.uid);
   records.erase(it);
+  victim_left(uid);
 }
 
 void Scheduler::Impl::on_pod(const ObjectRef& old, const ObjectRef& now) {
@@ -233,6 +174,7 @@ void Scheduler::Impl::take_in(const ObjectRef& object, std::string_view spec, st
       scheduling::needs_of(*parsed, object->ns(), object->labels, controller_uid(metadata), engine.resources());
   PodRecord record{
       .object = object, .uid = json_text(json_member(metadata, "uid")), .pin = needs.pin, .seen = loop.now()};
+  record.never_preempts = kube::get_string(*parsed, "preemptionPolicy") == "Never";
   record.pod_class = engine.class_of(std::move(needs));
   engine.hold(record.pod_class);
   PodRecord& kept = records.insert_or_assign(object->key, std::move(record)).first->second;
@@ -284,7 +226,7 @@ bool Scheduler::Impl::schedule_one(const std::string& key) {
   PodRecord& record = it->second;
   const Engine::Placement place = engine.place(record.pod_class, record.pin);
   if (place.node == Engine::kNoNode) {
-    park(key, record, place.message);
+    if (!preempt(key, record, place.message)) park(key, record, place.message);
     return false;
   }
   engine.assign(record.pod_class, place.node);
@@ -333,7 +275,11 @@ void Scheduler::Impl::park(const std::string& key, PodRecord& record, const std:
   unschedulable.add();
   record.state = PodRecord::State::kParked;
   parked[record.pod_class].push_back(key);
-  if (record.message == message) return;
+  if (record.message != message) tell_unschedulable(record, message, "");
+}
+
+// `nominated`: the node that will be its, empty: none.
+bool Scheduler::Impl::tell_unschedulable(PodRecord& record, const std::string& message, const std::string& nominated) {
   record.message = message;
   const std::string ns(record.object->ns()), name(record.object->name()), uid = record.uid;
   context.warnings.clear();
@@ -342,6 +288,7 @@ void Scheduler::Impl::park(const std::string& key, PodRecord& record, const std:
       [&](Json& live) -> kube::ApiResult<bool> {
         if (kube::get_string(live, "metadata.uid") != uid || !kube::get_string(live, "spec.nodeName").empty())
           return false;
+        if (!nominated.empty()) kube::set_path(live, "status.nominatedNodeName", Json(nominated));
         kube::JsonArray& conditions = kube::ensure_array(live, "status.conditions");
         const std::string now = format_time(api.clock().wall_now());
         for (Json& c : conditions) {
@@ -361,8 +308,9 @@ void Scheduler::Impl::park(const std::string& key, PodRecord& record, const std:
         return true;
       },
       context);
-  if (!done.ok() || !options.events) return;
-  events.record_action({"v1", "Pod", ns, name, uid, ""}, "Warning", "FailedScheduling", "Scheduling", message);
+  if (done.ok() && options.events)
+    events.record_action({"v1", "Pod", ns, name, uid, ""}, "Warning", "FailedScheduling", "Scheduling", message);
+  return done.ok();
 }
 
 void Scheduler::Impl::arm_wake() {

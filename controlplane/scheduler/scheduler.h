@@ -1,4 +1,4 @@
-// Scheduler: puts pods on nodes, as kube-scheduler's default profile does (without preemption), with cost per pod that
+// Scheduler: puts pods on nodes, as kube-scheduler's default profile does, preemption included, with cost per pod that
 // does not grow with the number of nodes: pods that ask for the same form a class, and a class keeps its feasible nodes
 // ordered by score.
 //

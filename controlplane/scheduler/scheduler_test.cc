@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <thread>
 
 #include "controlplane/apiserver/api_impl.h"
@@ -85,8 +86,10 @@ TEST_F(SchedulerTest, BindsAndTellsIt) {
   ASSERT_TRUE(eventually([&] { return node_of("p") == "n1"; }));
   EXPECT_TRUE(eventually([&] {
     const auto events = api_.store().list(api_.find("", "v1", "events")->store_kind, {.prefix = "t/"});
-    return events.ok() && !events->items.empty() &&
-           events->items[0]->json.find("Successfully assigned t/p to n1") != std::string::npos;
+    // There may be others: the pod may have been seen before the node.
+    return events.ok() && std::any_of(events->items.begin(), events->items.end(), [](const auto& event) {
+             return event->json.find("Successfully assigned t/p to n1") != std::string::npos;
+           });
   }));
 }
 
@@ -114,6 +117,36 @@ TEST_F(SchedulerTest, OtherSchedulersPodsAndGatesAreLeftAlone) {
   ASSERT_TRUE(eventually([&] { return node_of("mine") == "n1"; }));
   EXPECT_EQ(node_of("other"), "");
   EXPECT_EQ(node_of("gated"), "");
+}
+
+TEST_F(SchedulerTest, AMoreImportantPodSendsAnotherAwayAndGetsItsRoom) {
+  start();
+  for (const auto& [name, more] : {std::pair("high", ""), std::pair("polite", R"(,"preemptionPolicy":"Never")")}) {
+    auto object = kube::parse_json(
+        std::string(R"({"apiVersion":"scheduling.k8s.io/v1","kind":"PriorityClass","metadata":{"name":")") + name +
+        R"("},"value":1000)" + more + "}");
+    ASSERT_TRUE(
+        api_.create(*api_.find("scheduling.k8s.io", "v1", "priorityclasses"), "", std::move(*object), ctx_).ok());
+  }
+  node("n1");
+  pod("small", "100m");
+  pod("low", "1500m");
+  ASSERT_TRUE(eventually([&] { return node_of("low") == "n1" && node_of("small") == "n1"; }));
+  pod("polite", "1500m", R"(,"priorityClassName":"polite")");
+  ASSERT_TRUE(eventually([&] { return !refusal("polite").empty(); }));
+  EXPECT_TRUE(get_string(read("low"), "metadata.deletionTimestamp").empty());
+  pod("high", "1500m", R"(,"priorityClassName":"high")");
+  ASSERT_TRUE(eventually([&] { return !get_string(read("low"), "metadata.deletionTimestamp").empty(); }));
+  ASSERT_TRUE(eventually([&] { return get_string(read("high"), "status.nominatedNodeName") == "n1"; }));
+  const std::string low = kube::to_json(read("low"));
+  EXPECT_NE(low.find(R"("reason":"PreemptionByScheduler")"), std::string::npos) << low;
+  EXPECT_EQ(node_of("high"), "");
+  EXPECT_TRUE(get_string(read("small"), "metadata.deletionTimestamp").empty());
+  // The room is kept: nobody else gets it when the victim has left.
+  pod("other", "400m");
+  (void)api_.remove(*api_.find("", "v1", "pods"), "t", "low", {.grace_period_seconds = 0}, ctx_);
+  EXPECT_TRUE(eventually([&] { return node_of("high") == "n1" && node_of("other") == "n1"; }));
+  EXPECT_EQ(node_of("polite"), "");
 }
 
 }  // namespace

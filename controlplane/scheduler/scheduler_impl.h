@@ -1,0 +1,89 @@
+// What a Scheduler is made of: its queues, what it knows of pods, and the parts of its loop. Not for others.
+//
+// Thread rule: everything on the scheduler's loop.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/event_loop.h"
+#include "controlplane/informer/event_recorder.h"
+#include "controlplane/informer/kind_watch.h"
+#include "controlplane/scheduler/engine.h"
+#include "controlplane/scheduler/scheduler.h"
+
+namespace ghostfleet::controlplane {
+
+// A pod as the scheduler knows it.
+struct PodRecord {
+  ObjectRef object;
+  std::string uid;
+  scheduling::Engine::ClassId pod_class = 0;
+  scheduling::Engine::NodeId node = scheduling::Engine::kNoNode;
+  std::string pin, message;
+  std::string waits_for;  // a node that is not known yet
+  // kNominated: room is kept for it on `node`, where others must leave first.
+  enum class State : unsigned char { kQueued, kParked, kBackoff, kAssigned, kNominated } state = State::kQueued;
+  bool never_preempts = false;
+  size_t victims = 0;  // that it still waits for
+  int failures = 0;
+  TimePoint seen;
+};
+
+struct Scheduler::Impl {
+  Impl(Api& a, Options o);
+
+  void start();
+  void on_node(const ObjectRef& old, const ObjectRef& now);
+  void on_pod(const ObjectRef& old, const ObjectRef& now);
+  void forget(const std::string& key);
+  void take_in(const ObjectRef& object, std::string_view spec, std::string_view node);
+  void enqueue(const std::string& key, PodRecord& record);
+  void schedule_run();
+  void run_slice();
+  bool schedule_one(const std::string& key);
+  void park(const std::string& key, PodRecord& record, const std::string& message);
+  bool tell_unschedulable(PodRecord& record, const std::string& message, const std::string& nominated);
+  void bound(const std::string& key, PodRecord& record);
+  void refuse(const std::string& key, PodRecord& record, const kube::ApiError& error);
+  void wake_parked();
+  void arm_wake();
+  void flush_parked();
+  void look_at_lease();
+
+  // preempting.cc
+  bool preempt(const std::string& key, PodRecord& record, const std::string& message);
+  std::vector<std::string> pick_victims(const scheduling::Engine::Preemption& plan) const;
+  bool evict(const std::string& victim, const PodRecord& preemptor);
+  void victim_left(const std::string& uid);
+
+  Api& api;
+  Options options;
+  MetricsRegistry metrics;
+  EventLoop loop;
+  EventRecorder events;
+  RequestContext context;
+  scheduling::Engine engine;
+  const Resource* pods_resource = nullptr;
+  const Resource* nodes_resource = nullptr;
+  const Resource* leases_resource = nullptr;
+  std::unique_ptr<KindWatch> nodes, pods;
+  StringMap<PodRecord> records;
+  std::map<int32_t, std::deque<std::string>, std::greater<>> queue;  // by priority
+  std::map<scheduling::Engine::ClassId, std::vector<std::string>> parked;
+  StringMap<std::vector<std::string>> waiting_for_node;
+  StringMap<std::vector<std::string>> awaited;  // uid of a victim: who waits for it
+  bool posted = false, wake_armed = false, standby = false, ready = false;
+  Counter& scheduled;
+  Counter& unschedulable;
+  Counter& errors;
+  Counter& preemptions;
+  Counter& victims_total;
+  Histogram& latency;
+  std::thread thread;
+};
+
+}  // namespace ghostfleet::controlplane
