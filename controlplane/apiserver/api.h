@@ -28,6 +28,7 @@ struct Resource {
   std::shared_ptr<const kube::Json>
       scale;  // custom resources: {specReplicasPath, statusReplicasPath, labelSelectorPath}
   std::shared_ptr<const kube::TablePrinter> printer;  // custom resources: their additionalPrinterColumns
+  bool terminating = false;  // custom resources: their definition is being deleted; nothing new is created
   // The kind whose form the stored bytes have: itself, or the kind it shares its storage with (events.k8s.io/v1 events
   // are stored as v1 events, autoscaling/v1 scalers as autoscaling/v2).
   const kube::KindInfo* stored = nullptr;

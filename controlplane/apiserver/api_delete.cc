@@ -56,6 +56,16 @@ bool set_gc_finalizers(Json& object, const DeleteOptions& options, const Strateg
   return true;
 }
 
+// The kind's own finalizer; true when it was not there.
+bool add_finalizer(Json& object, std::string_view finalizer) {
+  if (finalizer.empty() || has_finalizer(object, finalizer)) return false;
+  const JsonArray* list = kube::get_array(object, "metadata.finalizers");
+  JsonArray all = list ? *list : JsonArray();
+  all.push_back(json_string(finalizer));
+  kube::set_path(object, "metadata.finalizers", std::move(all));
+  return true;
+}
+
 bool has_finalizers(const Json& object) {
   const JsonArray* list = kube::get_array(object, "metadata.finalizers");
   return list && !list->empty();
@@ -122,7 +132,8 @@ ApiResult<DeleteOutcome> ApiImpl::remove_once(const Resource& r, std::string_vie
   }
   if (deleting && old_grace == 0) grace = 0;
   Json marked = live.json;
-  const bool changed = set_gc_finalizers(marked, options, strategy);
+  bool changed = set_gc_finalizers(marked, options, strategy);
+  if (!deleting) changed = add_finalizer(marked, strategy.delete_finalizer()) || changed;
   if (grace == 0 && !has_finalizers(marked) && !strategy.held_by_spec(marked)) {
     return remove_now(r, live, sctx, lost_race);
   }
@@ -138,7 +149,8 @@ ApiResult<DeleteOutcome> ApiImpl::mark_deleted(const Resource& r, const Live& li
     kube::set_path(marked, "metadata.deletionTimestamp",
                    json_string(format_time(clock_.wall_now() + std::chrono::seconds(grace))));
     const int64_t generation = kube::get_int(live.json, "metadata.generation");
-    if (generation > 0) kube::set_path(marked, "metadata.generation", generation + 1);
+    const bool raises = generation > 0 && strategy_for(r).delete_raises_generation();
+    if (raises) kube::set_path(marked, "metadata.generation", generation + 1);
   } else if (grace < old_grace) {
     WallTime at;
     parse_time(kube::get_string(live.json, "metadata.deletionTimestamp"), &at);

@@ -77,6 +77,7 @@ const Resource* ApiImpl::add_custom(CustomVersion custom) {
   r.schema = std::move(custom.schema);
   r.scale = std::move(custom.scale);
   r.printer = std::move(custom.printer);
+  r.terminating = custom.terminating;
   r.stored = &r.info;
   KindConfig config = kind_config(r.info.storage_resource, custom.fields);
   r.store_kind = store_->add_kind(config);
@@ -100,6 +101,15 @@ void ApiImpl::remove_custom(std::string_view group, std::string_view resource) {
     order_.erase(std::remove(order_.begin(), order_.end(), r), order_.end());
     it = table_.erase(it);
   }
+  table_version_++;
+}
+
+void ApiImpl::remove_custom_version(std::string_view group, std::string_view version, std::string_view resource) {
+  std::unique_lock lock(mutex_);
+  const auto it = table_.find(std::make_tuple(group, version, resource));
+  if (it == table_.end() || !it->second->info.custom()) return;
+  order_.erase(std::remove(order_.begin(), order_.end(), it->second), order_.end());
+  table_.erase(it);
   table_version_++;
 }
 

@@ -29,6 +29,7 @@ struct CustomVersion {
   std::shared_ptr<const kube::Json> schema, scale;  // scale: paths of the scale subresource
   std::vector<SelectableField> fields;
   std::shared_ptr<const kube::TablePrinter> printer;
+  bool terminating = false;
 };
 
 // One read-modify-write of PUT, PATCH, apply or a controller.
@@ -77,6 +78,8 @@ class ApiImpl final : public Api {
   // Serves a custom kind; the same group, version and resource again replaces what was there.
   const Resource* add_custom(CustomVersion custom);
   void remove_custom(std::string_view group, std::string_view resource);
+  // Unlists one version (it is no longer served).
+  void remove_custom_version(std::string_view group, std::string_view version, std::string_view resource);
   // Called after every commit of that kind, on the writer's thread and outside locks, before the write returns.
   void on_commit(KindId kind, std::function<void(const ObjectRef& object, bool gone)> listener);
 

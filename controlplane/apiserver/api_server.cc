@@ -13,6 +13,7 @@
 #include "controlplane/apiserver/dispatch.h"
 #include "controlplane/apiserver/documents.h"
 #include "controlplane/apiserver/event_expiry.h"
+#include "controlplane/apiserver/proxy/aggregation.h"
 #include "controlplane/apiserver/server_metrics.h"
 #include "controlplane/apiserver/strategies/cluster_state.h"
 #include "kube/http/tls.h"
@@ -21,6 +22,8 @@ namespace ghostfleet::controlplane {
 namespace {
 
 constexpr size_t kExpiryPiece = 500;
+constexpr size_t kCleanUpPiece = 200;
+constexpr Duration kCleanUpRound = std::chrono::seconds(1);
 constexpr Duration kExpiryRound = std::chrono::minutes(1);
 
 ApiOptions api_options(const ApiServer::Options& options) { return {options.store, options.managed_fields}; }
@@ -51,7 +54,8 @@ struct ApiServer::Impl {
       : options(std::move(given)),
         clock(options.clock ? *options.clock : SystemClock::instance()),
         api(api_options(options), clock),
-        documents(api),
+        aggregator(api, options.pki),
+        documents(api, aggregator),
         expiry(api),
         parts{.api = api, .clock = clock} {}
 
@@ -59,11 +63,14 @@ struct ApiServer::Impl {
   Status start_io();
   void run_threads();
   void expire_events();
+  void clean_up_custom_kinds();
   void stop(Duration grace);
+  void let_go();
 
   Options options;
   const Clock& clock;
   ApiImpl api;
+  Aggregator aggregator;
   Documents documents;
   RequestMetrics request_metrics;
   std::unique_ptr<TokenIssuer> issuer;
@@ -71,6 +78,7 @@ struct ApiServer::Impl {
   std::unique_ptr<Authorizer> authorizer;
   std::unique_ptr<CustomKinds> custom_kinds;
   EventExpiry expiry;
+  bool custom_cleanup_due = false;  // a timer is set; of the first loop
   ServerParts parts;
   DispatchOptions dispatch_options;
   // The server goes before the loops, and both after their threads.
@@ -104,11 +112,15 @@ Status ApiServer::Impl::start_auth() {
   parts.authenticator = authenticator.get();
   parts.authorizer = authorizer.get();
   parts.issuer = issuer.get();
+  Result<NodeTls> node_tls = make_node_tls(options.pki, options.kubelet_ca_pem);
+  if (!node_tls.ok()) return node_tls.error();
+  parts.node_tls = std::move(*node_tls);
   return Status();
 }
 
 Status ApiServer::Impl::start_io() {
   parts.documents = &documents;
+  parts.aggregator = &aggregator;
   parts.metrics = &request_metrics;
   parts.max_in_flight = options.max_in_flight;
   parts.max_mutating_in_flight = options.max_mutating_in_flight;
@@ -149,8 +161,20 @@ void ApiServer::Impl::expire_events() {
   loops.front()->run_after(done ? kExpiryRound : Duration(std::chrono::milliseconds(20)), [this] { expire_events(); });
 }
 
+void ApiServer::Impl::clean_up_custom_kinds() {
+  const CustomKinds::Left left = custom_kinds->clean_up(kCleanUpPiece);
+  if (left == CustomKinds::Left::kNothing || custom_cleanup_due) return;
+  custom_cleanup_due = true;
+  const Duration wait = left == CustomKinds::Left::kWork ? Duration::zero() : kCleanUpRound;
+  loops.front()->run_after(wait, [this] {
+    custom_cleanup_due = false;
+    clean_up_custom_kinds();
+  });
+}
+
 void ApiServer::Impl::run_threads() {
   loops.front()->post([this] { expire_events(); });
+  aggregator.start(loops.front().get());
   for (const auto& loop : loops) threads.emplace_back([raw = loop.get()] { raw->run(); });
 }
 
@@ -172,21 +196,34 @@ void ApiServer::Impl::stop(Duration grace) {
   for (const auto& loop : loops) loop->stop();
   for (std::thread& thread : threads) thread.join();
   threads.clear();
+  aggregator.stop();
+  let_go();
+}
+
+// What was over when the threads ended is taken apart by tasks that still wait: clients must not outlive their loop.
+void ApiServer::Impl::let_go() {
+  for (const auto& loop : loops) loop->run_for(std::chrono::milliseconds(2));
 }
 
 ApiServer::ApiServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
-ApiServer::~ApiServer() { impl_->stop(Duration::zero()); }
+ApiServer::~ApiServer() {
+  impl_->stop(Duration::zero());
+  impl_->server.reset();
+  impl_->let_go();
+}
 
 Result<std::unique_ptr<ApiServer>> ApiServer::start(Options options) {
   auto impl = std::make_unique<Impl>(std::move(options));
   GF_RETURN_IF_ERROR(impl->start_auth());
   if (impl->options.boot_objects) {
-    if (Status status = create_boot_objects(impl->api, impl->options.service_cidr); !status.ok()) {
+    if (Status status = create_boot_objects(impl->api, impl->options.service_cidr, impl->options.pki); !status.ok()) {
       return status.with_context("creating the first objects");
     }
   }
-  impl->custom_kinds = CustomKinds::create(impl->api);
+  impl->custom_kinds = CustomKinds::create(impl->api, [raw = impl.get()] {
+    if (!raw->loops.empty()) raw->loops.front()->post([raw] { raw->clean_up_custom_kinds(); });
+  });
   GF_RETURN_IF_ERROR(impl->start_io());
   if (impl->options.boot_objects) {
     if (Status status = create_api_endpoints(impl->api, impl->options.address, impl->server->port()); !status.ok()) {
@@ -199,6 +236,7 @@ Result<std::unique_ptr<ApiServer>> ApiServer::start(Options options) {
 }
 
 Api& ApiServer::api() { return impl_->api; }
+const Authorizer& ApiServer::authorizer() const { return *impl_->authorizer; }
 
 uint16_t ApiServer::port() const { return impl_->server->port(); }
 

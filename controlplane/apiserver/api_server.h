@@ -32,6 +32,9 @@ class ApiServer {
     AuthorizerOptions authorization;
     std::vector<std::pair<std::string, UserInfo>> tokens;  // beside the PKI's administrator token
     std::string service_cidr = "10.96.0.0/16";
+    // PEM of the authority that signed the nodes' serving certificates; empty: they are not verified, as in
+    // kube-apiserver without --kubelet-certificate-authority.
+    std::string kubelet_ca_pem;
     int io_threads = 2;
     kube::http::Limits limits;
     int max_in_flight = 400, max_mutating_in_flight = 200;
@@ -47,6 +50,8 @@ class ApiServer {
   ~ApiServer();  // stops at once when stop() was not called
 
   Api& api();
+  // What every request is asked with; thread-safe, lives as long as the server.
+  const Authorizer& authorizer() const;
   uint16_t port() const;
   // "https://127.0.0.1:PORT"
   std::string url() const;

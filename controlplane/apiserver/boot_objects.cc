@@ -75,9 +75,31 @@ Json service_range(const std::string& cidr) {
   return range;
 }
 
+// What an aggregated API server reads to know whom to believe. A user's own additions stay; what is ours is set again.
+Status publish_authentication(Api& api, const Pki& pki) {
+  const std::pair<std::string_view, std::string> ours[] = {
+      {"client-ca-file", pki.ca().cert_pem},
+      {"requestheader-allowed-names", kube::to_json(JsonArray{Json(kube::JsonString(kFrontProxyClientName))})},
+      {"requestheader-client-ca-file", pki.front_proxy_ca().cert_pem},
+      {"requestheader-extra-headers-prefix", R"(["X-Remote-Extra-"])"},
+      {"requestheader-group-headers", R"(["X-Remote-Group"])"},
+      {"requestheader-username-headers", R"(["X-Remote-User"])"}};
+  const Resource* maps = api.find("", "v1", "configmaps");
+  RequestContext ctx = internal_context("apiserver");
+  ctx.field_manager = "kube-apiserver";
+  const auto change = [&](Json& live) -> kube::ApiResult<bool> {
+    JsonObject& data = kube::ensure_object(live, "data");
+    for (const auto& [key, value] : ours) data[key] = value;
+    return true;
+  };
+  const kube::ApiResult<WriteOutcome> done =
+      api.modify(*maps, "kube-system", "extension-apiserver-authentication", "", change, ctx);
+  return done.ok() ? Status() : done.error().to_status().with_context("extension-apiserver-authentication");
+}
+
 }  // namespace
 
-Status create_boot_objects(Api& api, const std::string& service_cidr) {
+Status create_boot_objects(Api& api, const std::string& service_cidr, const Pki* pki) {
   for (const char* ns : {"kube-system", "kube-public", "kube-node-lease", "default"}) {
     GF_RETURN_IF_ERROR(create(api, object("v1", "Namespace", "", ns)));
   }
@@ -89,6 +111,7 @@ Status create_boot_objects(Api& api, const std::string& service_cidr) {
   GF_RETURN_IF_ERROR(create(api, service_range(service_cidr)));
   GF_RETURN_IF_ERROR(create(api, kubernetes_service(service_cidr)));
   GF_RETURN_IF_ERROR(create(api, object("v1", "ConfigMap", "kube-system", "extension-apiserver-authentication")));
+  if (pki) GF_RETURN_IF_ERROR(publish_authentication(api, *pki));
   for (Json& role : bootstrap_rbac_objects()) GF_RETURN_IF_ERROR(create(api, std::move(role)));
   return Status();
 }

@@ -8,10 +8,12 @@
 
 #include "base/status.h"
 #include "controlplane/apiserver/api.h"
+#include "controlplane/auth/pki.h"
 
 namespace ghostfleet::controlplane {
 
-Status create_boot_objects(Api& api, const std::string& service_cidr);
+// `pki` null: nothing is published for aggregated API servers.
+Status create_boot_objects(Api& api, const std::string& service_cidr, const Pki* pki);
 // Once the port is known: the endpoints of the service `kubernetes`.
 Status create_api_endpoints(Api& api, const std::string& address, uint16_t port);
 

@@ -13,6 +13,7 @@
 
 #include "controlplane/apiserver/api_impl.h"
 #include "controlplane/apiserver/negotiation.h"
+#include "controlplane/apiserver/proxy/backend.h"
 #include "controlplane/apiserver/render.h"
 #include "controlplane/apiserver/request_info.h"
 #include "controlplane/auth/authenticator.h"
@@ -22,6 +23,7 @@
 
 namespace ghostfleet::controlplane {
 
+class Aggregator;
 class Documents;
 class RequestMetrics;
 
@@ -33,13 +35,15 @@ struct ServerParts {
   ClusterObjects objects;
   Documents* documents = nullptr;
   RequestMetrics* metrics = nullptr;
+  Aggregator* aggregator = nullptr;
   const Clock& clock;
+  NodeTls node_tls;
   int max_in_flight = 400, max_mutating_in_flight = 200;
   Duration bookmark_interval = std::chrono::seconds(60);
   size_t max_watch_backlog = 100000;
-  std::atomic<int> in_flight{0}, mutating_in_flight{0}, watches{0};
+  std::atomic<int> in_flight{0}, mutating_in_flight{0}, watches{0}, transfers{0};
   std::atomic<bool> ready{false};
-  // Open watches, so that they can be ended when the server stops.
+  // Open watches and transfers, so that they can be ended when the server stops.
   std::mutex watch_mutex;
   std::map<uint64_t, std::function<void()>> watch_enders;  // each may be called from any thread, once
   uint64_t next_watch = 1;
@@ -92,8 +96,11 @@ void serve_subresource(const CallRef& call);
 // Paths that are no resources: discovery, OpenAPI, health, version, metrics.
 void serve_other(const CallRef& call);
 
-// Ends every watch cleanly, as at its time-out (the server stops).
+// Ends every watch cleanly, as at its time-out, and every transfer (the server stops).
 void end_all_watches(ServerParts& parts);
+
+// What the user asks to do, as the authorizer is asked.
+Attributes attributes_of(const Call& call);
 
 // The options every write has (fieldManager, fieldValidation, dryRun), into the context; 422 for bad values.
 // `kind` is CreateOptions, UpdateOptions, PatchOptions.

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "base/random.h"
+#include "controlplane/apiserver/proxy/aggregation.h"
 #include "controlplane/apiserver/subresources/subresources.h"
 
 namespace ghostfleet::controlplane {
@@ -90,30 +91,6 @@ ApiResult<UserInfo> who_asks(Call& call, const DispatchOptions& options) {
   return impersonate(user, request.headers, *call.parts.authorizer);
 }
 
-Attributes attributes_of(const Call& call) {
-  Attributes a;
-  a.user = &call.ctx.user;
-  a.verb = call.info.verb;
-  a.is_resource = call.info.is_resource;
-  a.group = call.info.group;
-  a.version = call.info.version;
-  a.resource = call.info.resource;
-  a.subresource = call.info.subresource;
-  a.ns = call.info.ns;
-  a.name = call.info.name;
-  a.path = call.info.path;
-  if (call.info.verb == "list" || call.info.verb == "watch" || call.info.verb == "deletecollection") {
-    ApiResult<std::vector<kube::FieldRequirement>> fields =
-        kube::parse_field_selector(call.info.query.get("fieldSelector"));
-    if (fields.ok()) a.field_selector = std::move(*fields);
-    // As a real server: a selector on one name makes it a request about that object.
-    for (const kube::FieldRequirement& field : a.field_selector) {
-      if (field.field == "metadata.name" && field.equals && a.name.empty()) a.name = field.value;
-    }
-  }
-  return a;
-}
-
 // Members of system:masters may do everything; for them nothing is put together to be asked.
 ApiResult<bool> may_do(const Call& call) {
   if (call.ctx.user.in_group(kMastersGroup)) return true;
@@ -167,6 +144,30 @@ void serve_resource(const CallRef& call) {
 
 }  // namespace
 
+Attributes attributes_of(const Call& call) {
+  Attributes a;
+  a.user = &call.ctx.user;
+  a.verb = call.info.verb;
+  a.is_resource = call.info.is_resource;
+  a.group = call.info.group;
+  a.version = call.info.version;
+  a.resource = call.info.resource;
+  a.subresource = call.info.subresource;
+  a.ns = call.info.ns;
+  a.name = call.info.name;
+  a.path = call.info.path;
+  if (call.info.verb == "list" || call.info.verb == "watch" || call.info.verb == "deletecollection") {
+    ApiResult<std::vector<kube::FieldRequirement>> fields =
+        kube::parse_field_selector(call.info.query.get("fieldSelector"));
+    if (fields.ok()) a.field_selector = std::move(*fields);
+    // As a real server: a selector on one name makes it a request about that object.
+    for (const kube::FieldRequirement& field : a.field_selector) {
+      if (field.field == "metadata.name" && field.equals && a.name.empty()) a.name = field.value;
+    }
+  }
+  return a;
+}
+
 void dispatch(ServerParts& parts, const DispatchOptions& options, std::shared_ptr<kube::http::Exchange> exchange) {
   const kube::http::Request& request = exchange->request();
   auto call = std::make_shared<Call>(Call{.parts = parts, .exchange = exchange});
@@ -185,6 +186,7 @@ void dispatch(ServerParts& parts, const DispatchOptions& options, std::shared_pt
     return send_error(
         *call, kube::entity_too_large("Request entity too large: limit is " + std::to_string(options.max_body_bytes)));
   }
+  if (serve_aggregated_api(call)) return;
   if (!call->info.is_resource) return serve_other(call);
   serve_resource(call);
 }

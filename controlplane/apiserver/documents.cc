@@ -1,6 +1,7 @@
 #include "controlplane/apiserver/documents.h"
 
 #include "base/digest.h"
+#include "controlplane/apiserver/proxy/aggregation.h"
 #include "kube/api/discovery.h"
 
 namespace ghostfleet::controlplane {
@@ -17,15 +18,23 @@ std::shared_ptr<const kube::OpenApiDocument> with_etag(std::string json) {
 
 }  // namespace
 
-kube::KindList Documents::kinds() const {
+kube::KindList Documents::own_kinds() const {
   kube::KindList list;
   for (const Resource* r : api_.resources()) list.push_back(&r->info);
   return list;
 }
 
+kube::KindList Documents::kinds() const {
+  kube::KindList list = own_kinds();
+  for (const kube::KindInfo* kind : aggregator_.kinds()) list.push_back(kind);
+  return list;
+}
+
 void Documents::refresh_locked() {
-  if (version_ == api_.table_version()) return;
-  version_ = api_.table_version();
+  const uint64_t version = api_.table_version(), remote = aggregator_.version();
+  if (version_ == version && remote_version_ == remote) return;
+  version_ = version;
+  remote_version_ = remote;
   core_.reset();
   groups_.reset();
   openapi_.reset();
@@ -57,7 +66,7 @@ std::shared_ptr<const OpenApiSet> Documents::openapi() {
     hashes.emplace_back(path, document.hash);
     set->documents.emplace(path, std::move(document));
   }
-  set->v2 = kube::openapi_v2_document(kinds());
+  set->v2 = kube::openapi_v2_document(own_kinds());
   set->index.json = kube::openapi_index(hashes);
   set->index.hash = etag_of(set->index.json);
   openapi_ = set;

@@ -2,6 +2,7 @@
 
 #include <charconv>
 
+#include "base/digest.h"
 #include "controlplane/auth/tokens.h"
 
 namespace ghostfleet::controlplane {

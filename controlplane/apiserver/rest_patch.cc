@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "controlplane/apiserver/call.h"
+#include "controlplane/apiserver/strategies/custom_schema.h"
 #include "controlplane/apiserver/strategy.h"
 #include "kube/api/codec.h"
 #include "kube/api/managed_fields.h"
@@ -108,6 +109,21 @@ Findings patch_findings(PatchType type, const ParsedPatch& patch) {
   return findings;
 }
 
+// Custom resources: unknown fields of their metadata, then of their schema.
+ApiResult<Json> normalize_custom(const Call& call, Json result, std::vector<std::string>* unknown) {
+  static const kube::TypeInfo& metadata_type = *kube::find_type("meta/v1.ObjectMeta");
+  if (Json* metadata = result.as_object().if_contains("metadata"); metadata && metadata->is_object()) {
+    std::vector<std::string> in_metadata;
+    ApiResult<Json> read = kube::normalize(std::move(*metadata), metadata_type, &in_metadata);
+    if (!read.ok()) return read.error();
+    *metadata = std::move(*read);
+    for (const std::string& path : in_metadata) unknown->push_back("metadata." + path);
+  }
+  if (!call.resource->schema) return result;
+  for (std::string& path : prune_by_schema(result, *call.resource->schema)) unknown->push_back(std::move(path));
+  return result;
+}
+
 // Reads the patched JSON as an object of the kind again.
 ApiResult<Json> read_result(Call& call, PatchType type, const ParsedPatch& patch, Json result,
                             const kube::KindInfo& kind) {
@@ -124,7 +140,8 @@ ApiResult<Json> read_result(Call& call, PatchType type, const ParsedPatch& patch
   }
   Findings findings = patch_findings(type, patch);
   std::vector<std::string> unknown;
-  ApiResult<Json> object = kind.type ? kube::normalize(std::move(result), *kind.type, &unknown) : std::move(result);
+  ApiResult<Json> object = kind.type ? kube::normalize(std::move(result), *kind.type, &unknown)
+                                     : normalize_custom(call, std::move(result), &unknown);
   if (!object.ok()) return kube::invalid_patch_result(shown(), object.error().message);
   findings.add("unknown", unknown);
   if (findings.texts.empty() || call.ctx.validation == kube::FieldValidation::kIgnore) return object;

@@ -1,5 +1,6 @@
 // POST, PUT and what they share: options and bodies of writes.
 #include "controlplane/apiserver/call.h"
+#include "controlplane/apiserver/strategies/custom_schema.h"
 #include "controlplane/apiserver/strategy.h"
 #include "controlplane/apiserver/subresources/subresources.h"
 
@@ -11,8 +12,6 @@ using kube::ApiResult;
 using kube::FieldError;
 using kube::FieldErrorType;
 using kube::Json;
-
-std::string quoted(std::string_view text) { return "\"" + std::string(text) + "\""; }
 
 void check_dry_run(const Query& query, RequestContext* ctx, std::vector<FieldError>* errors) {
   const std::vector<std::string> values = query.all("dryRun");
@@ -62,6 +61,8 @@ ApiResult<Json> decode_body(Call& call, const kube::KindInfo& kind) {
   kube::DecodeOptions options;
   options.validation = call.ctx.validation;
   options.warnings = &warnings;
+  const bool by_schema = custom && kind.custom() && call.resource->schema;
+  if (by_schema) options.prune = [&](Json* object) { return prune_by_schema(*object, *call.resource->schema); };
   ApiResult<Json> object = kube::decode_object(call.request().body, *media, kind, options);
   for (std::string& warning : warnings) call.ctx.warn(std::move(warning));
   return object;

@@ -2,6 +2,7 @@
 #include "controlplane/apiserver/subresources/subresources.h"
 
 #include "controlplane/apiserver/call.h"
+#include "controlplane/apiserver/proxy/pass_through.h"
 #include "controlplane/auth/reviews.h"
 #include "kube/api/codec.h"
 #include "kube/api/managed_fields.h"
@@ -57,10 +58,24 @@ void serve_review(const CallRef& call) {
   send_value(*call, 201, *answer);
 }
 
-void answer_subresource(Call& call, const ApiResult<SubresourceAnswer>& answer) {
+void answer_subresource(const CallRef& ref, const ApiResult<SubresourceAnswer>& answer) {
+  Call& call = *ref;
   if (!answer.ok()) return send_error(call, answer.error());
+  if (answer->forward) return serve_forward(ref, *answer->forward);
   if (!answer->object.is_null()) return send_value(call, answer->code, answer->object);
   send_bytes(call, answer->code, answer->content_type, answer->text);
+}
+
+// A WebSocket begins with a GET. What it does is no reading: who may not create may not do it.
+ApiResult<bool> may_stream(const Call& call) {
+  const std::string& name = call.info.subresource;
+  const bool streams = name == "exec" || name == "attach" || name == "portforward";
+  if (!streams || call.info.verb == "create" || call.ctx.user.in_group(kMastersGroup)) return true;
+  Attributes attributes = attributes_of(call);
+  attributes.verb = "create";
+  const Decision decision = call.parts.authorizer->authorize(attributes);
+  if (decision.allowed()) return true;
+  return kube::forbidden(call.resource->info, call.info.name, decision.reason);
 }
 
 void serve_other_kind(const CallRef& call, const kube::KindInfo& kind) {
@@ -72,6 +87,7 @@ void serve_other_kind(const CallRef& call, const kube::KindInfo& kind) {
   sub.query = call->info.query.items();
   PatchType type = PatchType::kMerge;
   if (is_connect(call->info.subresource)) {
+    if (ApiResult<bool> ok = may_stream(*call); !ok.ok()) return send_error(*call, ok.error());
     sub.verb = "connect";
   } else if (call->info.verb == "create" || call->info.verb == "update") {
     const bool creates = call->info.verb == "create";
@@ -88,7 +104,7 @@ void serve_other_kind(const CallRef& call, const kube::KindInfo& kind) {
     type = *given;
     sub.patch = [&](Json current) { return apply_patch(*call, type, current, kind); };
   }
-  answer_subresource(*call, call_subresource(std::move(sub), call->parts.api, call->ctx));
+  answer_subresource(call, call_subresource(std::move(sub), call->parts.api, call->ctx));
 }
 
 void serve_own_kind(const CallRef& call) {

@@ -46,6 +46,10 @@ class Strategy {
 
   // Grace period of a delete in seconds; only pods have one. `asked` is -1 when not given.
   virtual int64_t grace_period(const kube::Json& object, int64_t asked) const;
+  // A finalizer the first delete adds, so that something else goes before the object does; empty: none.
+  virtual std::string_view delete_finalizer() const;
+  // Being marked as deleted counts as a change of the spec (metadata.generation).
+  virtual bool delete_raises_generation() const;
   // A delete that does not remove at once: the kind's own marks (namespaces become Terminating).
   virtual void prepare_for_delete(kube::Json& object, StrategyContext& ctx) const;
   // Something beside metadata.finalizers holds a deleted object (spec.finalizers of a namespace).

@@ -454,6 +454,9 @@ clusterrolebinding - system:node-proxier clusterrole=system:node-proxier user=sy
 clusterrolebinding - system:public-info-viewer clusterrole=system:public-info-viewer group=system:authenticated group=system:unauthenticated
 clusterrolebinding - system:service-account-issuer-discovery clusterrole=system:service-account-issuer-discovery group=system:serviceaccounts
 clusterrolebinding - system:volume-scheduler clusterrole=system:volume-scheduler user=system:kube-scheduler
+clusterrolebinding - kubeadm:apiserver-kubelet-client clusterrole=system:kubelet-api-admin user=kube-apiserver-kubelet-client
+clusterrolebinding - kubeadm:node-autoapprove-bootstrap clusterrole=system:certificates.k8s.io:certificatesigningrequests:nodeclient group=system:bootstrappers group=system:bootstrappers:kubeadm:default-node-token
+clusterrolebinding - kubeadm:node-autoapprove-certificate-rotation clusterrole=system:certificates.k8s.io:certificatesigningrequests:selfnodeclient group=system:nodes
 rolebinding kube-public system:controller:bootstrap-signer role=system:controller:bootstrap-signer serviceaccount=kube-system/bootstrap-signer
 rolebinding kube-system system::extension-apiserver-authentication-reader role=extension-apiserver-authentication-reader user=system:kube-controller-manager user=system:kube-scheduler
 rolebinding kube-system system::leader-locking-kube-controller-manager role=system::leader-locking-kube-controller-manager user=system:kube-controller-manager serviceaccount=kube-system/kube-controller-manager serviceaccount=kube-system/leader-election-controller

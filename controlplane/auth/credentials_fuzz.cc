@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "base/digest.h"
 #include "controlplane/auth/pki.h"
 #include "controlplane/auth/tokens.h"
 

@@ -26,6 +26,7 @@ using crypto::KeyPtr;
 // Certificates begin a little in the past: clocks differ.
 constexpr Duration kBackdate = std::chrono::minutes(5);
 constexpr Duration kRenewBefore = std::chrono::hours(24 * 30);
+constexpr const char* kNoFit = "a key and its certificate do not fit";
 
 bool is_address(std::string_view text) {
   ASN1_OCTET_STRING* octets = a2i_IPADDRESS(std::string(text).c_str());
@@ -253,9 +254,28 @@ bool matches_key(const KeyAndCertificate& pair) {
   return key.ok() && cert.ok() && X509_check_private_key(cert->get(), key->get()) == 1;
 }
 
+bool lasts(const KeyAndCertificate& pair, WallTime now) {
+  Result<WallTime> expiry = certificate_expiry(pair.cert_pem);
+  return expiry.ok() && *expiry >= now + kRenewBefore;
+}
+
+CertificateUse client_use() {
+  CertificateUse use;
+  use.client_auth = true;
+  return use;
+}
+
+Result<KeyAndCertificate> make_authority(const char* name, const PkiOptions& options, WallTime now) {
+  KeyPtr key = crypto::generate_ec_key();
+  if (!key) return crypto::library_error("making a key");
+  Result<CertPtr> cert =
+      build_certificate(key.get(), {name, {}}, nullptr, {nullptr, key.get()}, now, options.ca_lifetime);
+  if (!cert.ok()) return cert.error();
+  return KeyAndCertificate{crypto::private_key_pem(key.get()), crypto::certificate_pem(cert->get())};
+}
+
 bool serves(const KeyAndCertificate& server, const PkiOptions& options, WallTime now) {
-  Result<WallTime> expiry = certificate_expiry(server.cert_pem);
-  if (!expiry.ok() || *expiry < now + kRenewBefore) return false;
+  if (!lasts(server, now)) return false;
   Result<CertPtr> cert = crypto::read_certificate(server.cert_pem);
   if (!cert.ok()) return false;
   const CertificateUse use = server_use(options);
@@ -292,23 +312,46 @@ Result<WallTime> certificate_expiry(std::string_view pem) {
 
 Result<Pki> Pki::create(const PkiOptions& options, WallTime now) {
   Pki pki;
-  KeyPtr ca_key = crypto::generate_ec_key();
-  if (!ca_key) return crypto::library_error("making a key");
-  Result<CertPtr> ca = build_certificate(ca_key.get(), {"ghostfleet-ca", {}}, nullptr, {nullptr, ca_key.get()}, now,
-                                         options.ca_lifetime);
+  Result<KeyAndCertificate> ca = make_authority("ghostfleet-ca", options, now);
   if (!ca.ok()) return ca.error();
-  pki.ca_ = {crypto::private_key_pem(ca_key.get()), crypto::certificate_pem(ca->get())};
+  pki.ca_ = std::move(*ca);
   Result<KeyAndCertificate> server = issue_server(pki.ca_, options, now);
   if (!server.ok()) return server.error();
   pki.server_ = std::move(*server);
-  CertificateUse client;
-  client.client_auth = true;
-  Result<KeyAndCertificate> admin = pki.issue({options.admin_name, {"system:masters"}}, client, options.lifetime, now);
+  Result<KeyAndCertificate> admin =
+      pki.issue({options.admin_name, {"system:masters"}}, client_use(), options.lifetime, now);
   if (!admin.ok()) return admin.error();
   pki.admin_ = std::move(*admin);
+  bool added = false;
+  if (Status status = pki.complete(options, now, &added); !status.ok()) return status;
   pki.service_account_key_ = generate_key_pem();
   pki.admin_token_ = random_token();
   return pki;
+}
+
+// Makes what the API server is a client with, where that is missing or about to expire.
+Status Pki::complete(const PkiOptions& options, WallTime now, bool* added) {
+  if (front_proxy_ca_.cert_pem.empty()) {
+    Result<KeyAndCertificate> ca = make_authority("front-proxy-ca", options, now);
+    if (!ca.ok()) return ca.error();
+    front_proxy_ca_ = std::move(*ca);
+    front_proxy_client_ = {};
+    *added = true;
+  }
+  struct Wanted {
+    KeyAndCertificate* made;
+    const KeyAndCertificate& ca;
+    const char* name;
+  };
+  for (const Wanted& wanted : {Wanted{&kubelet_client_, ca_, kKubeletClientName},
+                               Wanted{&front_proxy_client_, front_proxy_ca_, kFrontProxyClientName}}) {
+    if (lasts(*wanted.made, now)) continue;
+    Result<KeyAndCertificate> made = issue_by(wanted.ca, {wanted.name, {}}, client_use(), now, options.lifetime);
+    if (!made.ok()) return made.error();
+    *wanted.made = std::move(*made);
+    *added = true;
+  }
+  return Status();
 }
 
 Result<KeyAndCertificate> Pki::issue(const CertificateSubject& subject, const CertificateUse& use, Duration lifetime,
@@ -327,8 +370,23 @@ Result<Pki> Pki::load(const std::string& directory) {
     if (!text.ok()) return text.error();
     *file.text = std::move(*text);
   }
+  const NamedFile later[] = {{"apiserver-kubelet-client.key", &pki.kubelet_client_.key_pem},
+                             {"apiserver-kubelet-client.crt", &pki.kubelet_client_.cert_pem},
+                             {"front-proxy-ca.key", &pki.front_proxy_ca_.key_pem},
+                             {"front-proxy-ca.crt", &pki.front_proxy_ca_.cert_pem},
+                             {"front-proxy-client.key", &pki.front_proxy_client_.key_pem},
+                             {"front-proxy-client.crt", &pki.front_proxy_client_.cert_pem}};
+  for (const NamedFile& file : later) {
+    Result<std::string> text = read_file(directory + "/" + file.name);
+    if (!text.ok() && text.error().code() != Code::kNotFound) return text.error();
+    if (text.ok()) *file.text = std::move(*text);
+  }
+  for (const KeyAndCertificate* pair : {&pki.kubelet_client_, &pki.front_proxy_ca_, &pki.front_proxy_client_}) {
+    const bool there = !pair->cert_pem.empty() || !pair->key_pem.empty();
+    if (there && !matches_key(*pair)) return Status(Code::kDataLoss, directory + ": " + kNoFit);
+  }
   for (const KeyAndCertificate* pair : {&pki.ca_, &pki.server_, &pki.admin_}) {
-    if (!matches_key(*pair)) return Status(Code::kDataLoss, directory + ": a key and its certificate do not fit");
+    if (!matches_key(*pair)) return Status(Code::kDataLoss, directory + ": " + kNoFit);
   }
   if (!crypto::read_private_key(pki.service_account_key_).ok()) {
     return Status(Code::kDataLoss, directory + "/sa.key: not a PEM private key");
@@ -344,9 +402,20 @@ Status Pki::save(const std::string& directory) const {
     return internal_error(directory + ": " + std::strerror(errno));
   }
   const std::pair<const char*, const std::string*> files[] = {
-      {"ca.key", &ca_.key_pem},          {"ca.crt", &ca_.cert_pem},      {"server.key", &server_.key_pem},
-      {"server.crt", &server_.cert_pem}, {"admin.key", &admin_.key_pem}, {"admin.crt", &admin_.cert_pem},
-      {"sa.key", &service_account_key_}, {"admin.token", &admin_token_}};
+      {"ca.key", &ca_.key_pem},
+      {"ca.crt", &ca_.cert_pem},
+      {"server.key", &server_.key_pem},
+      {"server.crt", &server_.cert_pem},
+      {"admin.key", &admin_.key_pem},
+      {"admin.crt", &admin_.cert_pem},
+      {"sa.key", &service_account_key_},
+      {"admin.token", &admin_token_},
+      {"apiserver-kubelet-client.key", &kubelet_client_.key_pem},
+      {"apiserver-kubelet-client.crt", &kubelet_client_.cert_pem},
+      {"front-proxy-ca.key", &front_proxy_ca_.key_pem},
+      {"front-proxy-ca.crt", &front_proxy_ca_.cert_pem},
+      {"front-proxy-client.key", &front_proxy_client_.key_pem},
+      {"front-proxy-client.crt", &front_proxy_client_.cert_pem}};
   for (const auto& [name, text] : files) GF_RETURN_IF_ERROR(write_file(directory + "/" + name, *text));
   return Status();
 }
@@ -357,8 +426,11 @@ Result<Pki> Pki::load_or_create(const std::string& directory, const PkiOptions& 
   const bool fresh = !pki.ok();
   if (fresh) pki = create(options, now);
   if (!pki.ok()) return pki;
-  if (!fresh && serves(pki->server_, options, now)) return pki;
-  if (!fresh) {
+  bool added = fresh;
+  if (Status status = pki->complete(options, now, &added); !status.ok()) return status;
+  const bool server_serves = fresh || serves(pki->server_, options, now);
+  if (!added && server_serves) return pki;
+  if (!server_serves) {
     Result<KeyAndCertificate> server = issue_server(pki->ca_, options, now);
     if (!server.ok()) return server.error();
     pki->server_ = std::move(*server);

@@ -70,6 +70,10 @@ TEST(PkiTest, CertificatesChainAndNameTheServer) {
   Result<Pki> other = Pki::create({}, real_now());
   EXPECT_FALSE(verifies(other->ca().cert_pem, pki->server().cert_pem, nullptr, nullptr));
   EXPECT_EQ(pki->admin_token().size(), 43u);
+  // What the server is a client with.
+  EXPECT_TRUE(verifies(ca, pki->kubelet_client().cert_pem, nullptr, nullptr));
+  EXPECT_TRUE(verifies(pki->front_proxy_ca().cert_pem, pki->front_proxy_client().cert_pem, nullptr, nullptr));
+  EXPECT_FALSE(verifies(ca, pki->front_proxy_client().cert_pem, nullptr, nullptr));
 }
 
 class PkiDirectory : public testing::Test {
@@ -91,6 +95,19 @@ TEST_F(PkiDirectory, KeepsItsAuthorityAndRenewsTheServer) {
   EXPECT_EQ(info.st_mode & 0777, 0600u);
   Result<Pki> again = Pki::load_or_create(directory_, {}, real_now());
   EXPECT_EQ(again->server().cert_pem, first->server().cert_pem);
+  EXPECT_EQ(again->front_proxy_client().cert_pem, first->front_proxy_client().cert_pem);
+  // A directory from before there were client certificates gets them.
+  for (const char* name :
+       {"front-proxy-ca.key", "front-proxy-ca.crt", "apiserver-kubelet-client.crt", "apiserver-kubelet-client.key"}) {
+    std::filesystem::remove(directory_ + "/" + name);
+  }
+  Result<Pki> completed = Pki::load_or_create(directory_, {}, real_now());
+  ASSERT_TRUE(completed.ok()) << completed.error().to_string();
+  EXPECT_EQ(completed->server().cert_pem, first->server().cert_pem);
+  EXPECT_TRUE(verifies(first->ca().cert_pem, completed->kubelet_client().cert_pem, nullptr, nullptr));
+  EXPECT_TRUE(
+      verifies(completed->front_proxy_ca().cert_pem, completed->front_proxy_client().cert_pem, nullptr, nullptr));
+  EXPECT_EQ(Pki::load(directory_)->front_proxy_ca().cert_pem, completed->front_proxy_ca().cert_pem);
   PkiOptions wider;
   wider.extra_names = {"new.example"};
   Result<Pki> renamed = Pki::load_or_create(directory_, wider, real_now());

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/digest.h"
 #include "controlplane/auth/crypto.h"
 
 namespace ghostfleet::controlplane {
@@ -146,22 +147,6 @@ std::string random_uuid() {
     out += kHex[static_cast<unsigned char>(bytes[i]) >> 4];
     out += kHex[static_cast<unsigned char>(bytes[i]) & 15];
   }
-  return out;
-}
-
-std::string base64url_encode(std::string_view bytes) {
-  std::string out;
-  uint32_t held = 0;
-  int bits = 0;
-  for (char c : bytes) {
-    held = (held << 8) | static_cast<unsigned char>(c);
-    bits += 8;
-    while (bits >= 6) {
-      bits -= 6;
-      out += kAlphabet[(held >> bits) & 63];
-    }
-  }
-  if (bits > 0) out += kAlphabet[(held << (6 - bits)) & 63];
   return out;
 }
 

@@ -22,7 +22,6 @@ inline constexpr const char* kDefaultIssuer = "https://kubernetes.default.svc";
 std::string random_token();
 // RFC 4122 version 4.
 std::string random_uuid();
-std::string base64url_encode(std::string_view bytes);
 bool base64url_decode(std::string_view text, std::string* bytes);
 
 struct BoundRef {

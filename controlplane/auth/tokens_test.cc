@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/digest.h"
 #include "controlplane/auth/pki.h"
 
 namespace ghostfleet::controlplane {

@@ -107,7 +107,7 @@ Result<ObjectRef> KindStore::put(std::string_view key, const ObjectRef& expected
   }
   std::shared_ptr<Object> object = make_object(key, std::move(encoded));
   auto event = std::make_shared<Event>();
-  std::vector<WatchQueueRef> nudges;
+  Aftermath after;
   ObjectRef stored = object;
   {
     std::unique_lock lock(mutex_);
@@ -127,16 +127,16 @@ Result<ObjectRef> KindStore::put(std::string_view key, const ObjectRef& expected
     } else {
       index_.put(stored);
     }
-    commit(std::move(event), &nudges);
+    commit(std::move(event), &after);
   }
-  for (const WatchQueueRef& queue : nudges) queue->nudge();
+  after.settle();
   return stored;
 }
 
 Result<ObjectRef> KindStore::remove(std::string_view key, const ObjectRef& expected) {
   std::shared_ptr<Object> last;
   auto event = std::make_shared<Event>();
-  std::vector<WatchQueueRef> nudges;
+  Aftermath after;
   {
     std::unique_lock lock(mutex_);
     const ObjectRef* current = index_.find(key);
@@ -154,17 +154,22 @@ Result<ObjectRef> KindStore::remove(std::string_view key, const ObjectRef& expec
     event->previous = *current;
     reindex(current->get(), nullptr);
     index_.erase(last->key);
-    commit(std::move(event), &nudges);
+    commit(std::move(event), &after);
   }
-  for (const WatchQueueRef& queue : nudges) queue->nudge();
+  after.settle();
   return ObjectRef(last);
 }
 
-void KindStore::commit(std::shared_ptr<const Event> event, std::vector<WatchQueueRef>* nudges) {
+void KindStore::Aftermath::settle() {
+  for (const WatchQueueRef& queue : nudges) queue->nudge();
+  forgotten.clear();
+}
+
+void KindStore::commit(std::shared_ptr<const Event> event, Aftermath* after) {
   if (!hub_.empty()) {
     // Only now is the event shared; nobody else sees it being changed.
     std::const_pointer_cast<Event>(event)->frames = std::make_shared<FrameCache>();
-    hub_.publish(event, nudges);
+    hub_.publish(event, &after->nudges);
   }
   const TimePoint now = event->object->committed;
   history_bytes_ += history_cost(*event);
@@ -174,10 +179,10 @@ void KindStore::commit(std::shared_ptr<const Event> event, std::vector<WatchQueu
     const Event& passed = *history_[history_.size() - 1 - kEncodedEvents];
     if (passed.frames) passed.frames->drop();
   }
-  compact(now);
+  compact(now, after);
 }
 
-void KindStore::compact(TimePoint now) {
+void KindStore::compact(TimePoint now, Aftermath* after) {
   const TimePoint oldest = now - options_.history;
   while (!history_.empty()) {
     const Event& event = *history_.front();
@@ -185,6 +190,7 @@ void KindStore::compact(TimePoint now) {
     if (small && event.object->committed >= oldest) break;
     compacted_ = event.revision;
     history_bytes_ -= history_cost(event);
+    after->forgotten.push_back(std::move(history_.front()));
     history_.pop_front();
   }
   while (!overlays_.empty() && overlays_.begin()->first < compacted_) overlays_.erase(overlays_.begin());

@@ -9,11 +9,11 @@
 #include <map>
 #include <memory>
 #include <set>
-#include <shared_mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "base/spinning_mutex.h"
 #include "controlplane/store/sorted_index.h"
 #include "controlplane/store/store.h"
 #include "controlplane/store/watch_hub.h"
@@ -46,8 +46,15 @@ class KindStore {
 
   std::shared_ptr<Object> make_object(std::string_view key, EncodedObject encoded) const;
   Status check_expected(const ObjectRef* current, std::string_view key, const ObjectRef& expected) const;
-  void commit(std::shared_ptr<const Event> event, std::vector<WatchQueueRef>* nudges);
-  void compact(TimePoint now);
+  // What a commit leaves for after the lock: watchers to wake, and history whose memory is let go of.
+  struct Aftermath {
+    std::vector<WatchQueueRef> nudges;
+    std::vector<std::shared_ptr<const Event>> forgotten;
+    void settle();
+  };
+
+  void commit(std::shared_ptr<const Event> event, Aftermath* after);
+  void compact(TimePoint now, Aftermath* after);
   size_t first_event_after(Revision revision) const;
   std::string_view index_value(const Object& object) const;
   void reindex(const Object* before, const Object* after);
@@ -60,7 +67,7 @@ class KindStore {
   const Clock& clock_;
   std::atomic<Revision>& revision_;
 
-  mutable std::shared_mutex mutex_;
+  mutable SpinningSharedMutex mutex_;
   SortedIndex index_;
   std::deque<std::shared_ptr<const Event>> history_;
   size_t history_bytes_ = 0;

@@ -71,6 +71,10 @@ void set_default_storage_class(Json& claim, StrategyContext& ctx) {
 }
 
 Admitted admit_create(Json& object, StrategyContext& ctx) {
+  if (ctx.resource.terminating) {
+    return kube::forbidden(ctx.resource.info, name_of(object),
+                           "create not allowed while custom resource definition is terminating");
+  }
   if (!ctx.subresource.empty()) return true;
   const std::string& group = ctx.resource.info.group;
   if (!group.empty()) return true;

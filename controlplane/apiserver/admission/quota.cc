@@ -2,10 +2,9 @@
 // used.
 #include <fmt/format.h>
 
-#include <map>
-
 #include "controlplane/apiserver/admission/lookup.h"
 #include "controlplane/apiserver/admission/plugins.h"
+#include "controlplane/apiserver/admission/quota.h"
 #include "controlplane/apiserver/strategies/kind_strategy.h"
 #include "controlplane/apiserver/strategies/resources.h"
 #include "controlplane/apiserver/strategies/workload_common.h"
@@ -19,7 +18,7 @@ using kube::Quantity;
 
 namespace {
 
-using Usage = std::map<std::string, Quantity>;
+using Usage = QuotaUsage;
 
 void add(Usage& usage, std::string name, const Quantity& value) {
   auto [it, fresh] = usage.emplace(std::move(name), value);
@@ -42,30 +41,6 @@ void add_containers(Usage& usage, const Json& spec) {
       }
     }
   }
-}
-
-Usage usage_of(const Json& object, const StrategyContext& ctx) {
-  Usage usage;
-  const Quantity one = Quantity::from_value(1);
-  add(usage, "count/" + ctx.resource.info.group_resource(), one);
-  if (!ctx.resource.info.group.empty()) return usage;
-  const std::string& resource = ctx.resource.info.resource;
-  if (one_of(resource, {"pods", "services", "secrets", "configmaps", "persistentvolumeclaims", "replicationcontrollers",
-                        "resourcequotas"})) {
-    add(usage, resource, one);
-  }
-  if (resource == "pods") add_containers(usage, spec_of(object));
-  if (resource == "persistentvolumeclaims") {
-    const Json* resources = member(spec_of(object), "resources");
-    std::string_view size = resources == nullptr ? "" : quantity_text(member(*resources, "requests"), "storage");
-    if (!size.empty()) add(usage, "requests.storage", quantity_of(size));
-  }
-  if (resource == "services") {
-    std::string_view type = text_of(spec_of(object), "type");
-    if (type == "LoadBalancer") add(usage, "services.loadbalancers", one);
-    if (type == "NodePort" || type == "LoadBalancer") add(usage, "services.nodeports", one);
-  }
-  return usage;
 }
 
 struct Excess {
@@ -104,20 +79,48 @@ Excess charge(Json& quota, const Usage& usage, bool* counted) {
   return excess;
 }
 
-bool has_scopes(const Json& quota) {
+}  // namespace
+
+QuotaUsage quota_usage(const Resource& kind, const Json& object) {
+  Usage usage;
+  const Quantity one = Quantity::from_value(1);
+  add(usage, "count/" + kind.info.group_resource(), one);
+  if (!kind.info.group.empty()) return usage;
+  const std::string& resource = kind.info.resource;
+  if (one_of(resource, {"pods", "services", "secrets", "configmaps", "persistentvolumeclaims", "replicationcontrollers",
+                        "resourcequotas"})) {
+    add(usage, resource, one);
+  }
+  if (resource == "pods") add_containers(usage, spec_of(object));
+  if (resource == "persistentvolumeclaims") {
+    const Json* resources = member(spec_of(object), "resources");
+    std::string_view size = resources == nullptr ? "" : quantity_text(member(*resources, "requests"), "storage");
+    if (!size.empty()) add(usage, "requests.storage", quantity_of(size));
+  }
+  if (resource == "services") {
+    std::string_view type = text_of(spec_of(object), "type");
+    if (type == "LoadBalancer") add(usage, "services.loadbalancers", one);
+    if (type == "NodePort" || type == "LoadBalancer") add(usage, "services.nodeports", one);
+  }
+  return usage;
+}
+
+void add_usage(QuotaUsage* sum, const QuotaUsage& more) {
+  for (const auto& [name, value] : more) add(*sum, name, value);
+}
+
+bool has_quota_scopes(const Json& quota) {
   const JsonArray* scopes = array_of(spec_of(quota), "scopes");
   return (scopes != nullptr && !scopes->empty()) || member(spec_of(quota), "scopeSelector") != nullptr;
 }
-
-}  // namespace
 
 Admitted charge_quotas(const Json& object, StrategyContext& ctx) {
   if (ctx.ns.empty() || none_stored(ctx.api, KnownKind::kResourceQuotas, ctx.ns)) return true;
   const Resource* kind = ctx.api.cluster_state().known(ctx.api, KnownKind::kResourceQuotas);
   if (kind == nullptr) return true;
-  Usage usage = usage_of(object, ctx);
+  const QuotaUsage usage = quota_usage(ctx.resource, object);
   for (const Json& quota : stored_list(ctx.api, KnownKind::kResourceQuotas, ctx.ns)) {
-    if (has_scopes(quota)) continue;
+    if (has_quota_scopes(quota)) continue;
     std::string name(name_of(quota));
     Excess excess;
     bool counted = false;

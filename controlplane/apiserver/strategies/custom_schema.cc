@@ -36,33 +36,54 @@ bool allows_any(const Json& schema) {
   return additional != nullptr && additional->is_bool() && additional->get_bool();
 }
 
-void prune(Json& value, const Json& schema, bool root, int depth) {
-  if (depth > kMaxDepth) return;
-  if (value.is_array()) {
+// Takes unknown fields out and remembers their paths (a.b[0].c).
+class Pruner {
+ public:
+  std::vector<std::string> unknown;
+
+  void prune(Json& value, const Json& schema, bool root, int depth) {
+    if (depth > kMaxDepth) return;
+    if (value.is_array()) return prune_elements(value.get_array(), schema, depth);
+    if (!value.is_object()) return;
+    JsonObject& object = value.get_object();
+    const bool keeps_unknown = preserves(schema) || allows_any(schema);
+    std::vector<std::string> dropped;
+    for (auto& entry : object) {
+      const std::string_view key = entry.key();
+      if ((root || is_embedded(schema)) && one_of(key, {"apiVersion", "kind", "metadata"})) continue;
+      const Json* of_member = schema_of(schema, key);
+      if (of_member == nullptr) {
+        if (!keeps_unknown) dropped.emplace_back(key);
+        if (!keeps_unknown) unknown.push_back(path_to(key));
+      } else if (entry.value().is_null() && !bool_of(*of_member, "nullable")) {
+        dropped.emplace_back(key);
+      } else {
+        const size_t length = path_.size();
+        path_ = path_to(key);
+        prune(entry.value(), *of_member, false, depth + 1);
+        path_.resize(length);
+      }
+    }
+    for (const std::string& key : dropped) object.erase(key);
+  }
+
+ private:
+  std::string path_to(std::string_view key) const {
+    return path_.empty() ? std::string(key) : fmt::format("{}.{}", path_, key);
+  }
+
+  void prune_elements(JsonArray& list, const Json& schema, int depth) {
     const Json* items = member(schema, "items");
-    for (size_t i = 0; items != nullptr && i < value.get_array().size(); ++i) {
-      prune(value.get_array()[i], *items, false, depth + 1);
-    }
-    return;
-  }
-  if (!value.is_object()) return;
-  JsonObject& object = value.get_object();
-  std::vector<std::string> dropped;
-  bool keeps_unknown = preserves(schema) || allows_any(schema);
-  for (auto& entry : object) {
-    std::string_view key = entry.key();
-    if ((root || is_embedded(schema)) && one_of(key, {"apiVersion", "kind", "metadata"})) continue;
-    const Json* of_member = schema_of(schema, key);
-    if (of_member == nullptr) {
-      if (!keeps_unknown) dropped.emplace_back(key);
-    } else if (entry.value().is_null() && !bool_of(*of_member, "nullable")) {
-      dropped.emplace_back(key);
-    } else {
-      prune(entry.value(), *of_member, false, depth + 1);
+    const size_t length = path_.size();
+    for (size_t i = 0; items != nullptr && i < list.size(); ++i) {
+      path_ += fmt::format("[{}]", i);
+      prune(list[i], *items, false, depth + 1);
+      path_.resize(length);
     }
   }
-  for (const std::string& key : dropped) object.erase(key);
-}
+
+  std::string path_;
+};
 
 void fill(Json& value, const Json& schema, int depth) {
   if (depth > kMaxDepth) return;
@@ -278,7 +299,13 @@ void check_schema_node(const Json& schema, const Path& path, int depth, Findings
 
 }  // namespace
 
-void prune_by_schema(Json& object, const Json& schema) { prune(object, schema, true, 0); }
+std::vector<std::string> prune_by_schema(Json& object, const Json& schema) {
+  Pruner pruner;
+  pruner.prune(object, schema, true, 0);
+  std::sort(pruner.unknown.begin(), pruner.unknown.end());
+  return std::move(pruner.unknown);
+}
+
 void default_by_schema(Json& object, const Json& schema) { fill(object, schema, 0); }
 
 void check_by_schema(const Json& object, const Json& schema, Findings& out) {

@@ -1,6 +1,8 @@
 // Definitions of custom resources, and the custom resources themselves.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "controlplane/apiserver/strategies/custom_schema.h"
 #include "controlplane/apiserver/strategies/kind_strategy.h"
 #include "controlplane/apiserver/strategies/pod_validation.h"
@@ -34,6 +36,16 @@ class DefinitionStrategy final : public KindStrategy {
     default_text(names, "singular", lower_case(kind));
     default_text(names, "listKind", kind + "List");
     default_text(object_in(spec, "conversion"), "strategy", "None");
+  }
+
+  std::string_view delete_finalizer() const override { return kCustomCleanupFinalizer; }
+  bool delete_raises_generation() const override { return false; }
+
+  void prepare_for_delete(Json& object, StrategyContext& ctx) const override {
+    kube::erase_path(object, "metadata.deletionGracePeriodSeconds");
+    set_definition_condition(object, "Terminating", true, "InstanceDeletionPending",
+                             "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
+                             ctx.api.clock().wall_now());
   }
 
  protected:
@@ -174,13 +186,32 @@ class CustomStrategy final : public Strategy {
   std::vector<kube::FieldError> validate_update(const Json& object, const Json& old,
                                                 StrategyContext& ctx) const override {
     Findings out;
-    check_metadata_update(object, old, out);
+    check_metadata_update(object, old, OwnMetadata::kUpdate, out);
     if (ctx.resource.schema != nullptr) check_by_schema(object, *ctx.resource.schema, out);
     return out.take();
   }
 };
 
 }  // namespace
+
+void set_definition_condition(Json& definition, std::string_view type, bool status, std::string_view reason,
+                              std::string_view message, WallTime now) {
+  JsonObject& holder = kube::ensure_object(definition, "status");
+  if (holder["conditions"].is_null()) holder["conditions"] = JsonArray();
+  JsonArray& conditions = holder["conditions"].as_array();
+  const std::string_view value = status ? "True" : "False";
+  const auto old =
+      std::find_if(conditions.begin(), conditions.end(), [&](const Json& c) { return text_of(c, "type") == type; });
+  const bool same = old != conditions.end() && text_of(*old, "status") == value;
+  const std::string since = same ? std::string(text_of(*old, "lastTransitionTime")) : format_time(now);
+  Json condition = JsonObject{
+      {"type", type}, {"status", value}, {"lastTransitionTime", since}, {"reason", reason}, {"message", message}};
+  if (old != conditions.end()) {
+    *old = std::move(condition);
+  } else {
+    conditions.push_back(std::move(condition));
+  }
+}
 
 StrategyPointer make_definition_strategy(const KindTraits& traits) {
   return std::make_unique<DefinitionStrategy>(traits);

@@ -31,6 +31,7 @@ struct KindTraits {
   bool delete_returns_object = false;
   bool status_dropped = true;  // on create, for kinds with a status subresource
   StatusMetadata status_metadata = StatusMetadata::kFree;
+  OwnMetadata own_metadata = OwnMetadata::kUpdate;
   NameRule name_rule = NameRule::kSubdomain;
 };
 
@@ -130,6 +131,7 @@ StrategyPointer make_resource_slice_strategy(const KindTraits& traits);
 StrategyPointer make_flow_schema_strategy(const KindTraits& traits);
 StrategyPointer make_priority_level_strategy(const KindTraits& traits);
 StrategyPointer make_definition_strategy(const KindTraits& traits);
+StrategyPointer make_api_service_strategy(const KindTraits& traits);
 StrategyPointer make_custom_strategy();
 
 }  // namespace ghostfleet::controlplane

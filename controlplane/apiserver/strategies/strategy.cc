@@ -52,7 +52,7 @@ std::vector<kube::FieldError> Strategy::validate(const Json& object, StrategyCon
 
 std::vector<kube::FieldError> Strategy::validate_update(const Json& object, const Json& old, StrategyContext&) const {
   Findings out;
-  check_metadata_update(object, old, out);
+  check_metadata_update(object, old, OwnMetadata::kUpdate, out);
   return out.take();
 }
 
@@ -63,6 +63,8 @@ void Strategy::prepare_for_delete(Json&, StrategyContext&) const {}
 bool Strategy::held_by_spec(const Json&) const { return false; }
 std::string_view Strategy::default_propagation() const { return "Background"; }
 std::string_view Strategy::delete_warning() const { return {}; }
+std::string_view Strategy::delete_finalizer() const { return {}; }
+bool Strategy::delete_raises_generation() const { return true; }
 bool Strategy::status_keeps_labels() const { return true; }
 bool Strategy::allow_unconditional_update() const { return false; }
 bool Strategy::allow_create_on_update() const { return false; }
@@ -131,7 +133,7 @@ std::vector<kube::FieldError> KindStrategy::validate(const Json& object, Strateg
 std::vector<kube::FieldError> KindStrategy::validate_update(const Json& object, const Json& old,
                                                             StrategyContext& ctx) const {
   Findings out;
-  check_metadata_update(object, old, out);
+  check_metadata_update(object, old, ctx.subresource.empty() ? traits_.own_metadata : OwnMetadata::kUpdate, out);
   if (ctx.subresource.empty()) {
     check_update(object, old, ctx, out);
   } else {

@@ -288,13 +288,31 @@ void check_no_new_finalizers(const Json& metadata, const Json& old, const Path& 
 }
 
 void check_changeable_metadata(const Json& metadata, const Path& meta, Findings& out) {
-  if (int64_t generation = int_of(metadata, "generation"); generation < 0) {
-    out.invalid_number(meta.child("generation"), generation, "must be greater than or equal to 0");
-  }
   check_labels(member(metadata, "labels"), meta.child("labels"), out);
   check_annotations(member(metadata, "annotations"), meta.child("annotations"), out);
   check_owners(metadata, meta, out);
+}
+
+// What may stand in the metadata of any object.
+void check_full_metadata(const Json& metadata, const Path& meta, Findings& out) {
+  if (int64_t generation = int_of(metadata, "generation"); generation < 0) {
+    out.invalid_number(meta.child("generation"), generation, "must be greater than or equal to 0");
+  }
+  check_changeable_metadata(metadata, meta, out);
   check_finalizers(metadata, meta, out);
+}
+
+void check_unchanged_metadata(const Json& metadata, const Json& old, const Path& meta, Findings& out) {
+  if (member(old, "deletionTimestamp") != nullptr) check_no_new_finalizers(metadata, old, meta, out);
+  if (int_of(metadata, "generation") < int_of(old, "generation")) {
+    out.invalid_number(meta.child("generation"), int_of(metadata, "generation"), "must not be decremented");
+  }
+  for (std::string_view key : {"name", "namespace", "uid", "creationTimestamp"}) {
+    if (text_of(metadata, key) != text_of(old, key)) {
+      out.invalid_text(meta.child(key), text_of(metadata, key), kImmutable);
+    }
+  }
+  check_changeable_metadata(metadata, meta, out);
 }
 
 const Json& own_metadata_of(const Json& object) {
@@ -324,26 +342,17 @@ void check_metadata(const Json& object, bool namespaced, const std::vector<std::
   } else if (!ns.empty()) {
     out.forbidden(meta.child("namespace"), "not allowed on this type");
   }
-  check_changeable_metadata(metadata, meta, out);
+  check_full_metadata(metadata, meta, out);
 }
 
-// A real server looks at these twice, generically and by the kind, and so names each finding twice.
-void check_metadata_update(const Json& object, const Json& old_object, Findings& out) {
+void check_metadata_update(const Json& object, const Json& old_object, OwnMetadata own, Findings& out) {
   const Json& metadata = own_metadata_of(object);
   const Json& old = own_metadata_of(old_object);
-  Path meta("metadata");
-  size_t before = out.size();
-  if (member(old, "deletionTimestamp") != nullptr) check_no_new_finalizers(metadata, old, meta, out);
-  if (int_of(metadata, "generation") < int_of(old, "generation")) {
-    out.invalid_number(meta.child("generation"), int_of(metadata, "generation"), "must not be decremented");
-  }
-  for (std::string_view key : {"name", "namespace", "uid", "creationTimestamp"}) {
-    if (text_of(metadata, key) != text_of(old, key)) {
-      out.invalid_text(meta.child(key), text_of(metadata, key), kImmutable);
-    }
-  }
-  check_changeable_metadata(metadata, meta, out);
-  out.repeat_from(before);
+  const Path meta("metadata");
+  check_full_metadata(metadata, meta, out);
+  check_unchanged_metadata(metadata, old, meta, out);
+  if (own != OwnMetadata::kFull) check_unchanged_metadata(metadata, old, meta, out);
+  if (own != OwnMetadata::kUpdate) check_full_metadata(metadata, meta, out);
 }
 
 // ---- selectors ----------------------------------------------------------------------------------------------------

@@ -100,8 +100,11 @@ inline constexpr std::string_view kImmutable = "field is immutable";
 // Metadata of a create; `name_messages` are the findings of the kind's own rule for the name.
 void check_metadata(const kube::Json& object, bool namespaced, const std::vector<std::string>& name_messages,
                     Findings& out);
+// A real server looks at the metadata of an update twice for all kinds, as at that of a new object and for what must
+// not change; and then the kind does so itself in one of these ways. A finding is named each time.
+enum class OwnMetadata : unsigned char { kUpdate, kFull, kBoth };
 // Metadata of an update: what must not change, and all of check_metadata that can change.
-void check_metadata_update(const kube::Json& object, const kube::Json& old, Findings& out);
+void check_metadata_update(const kube::Json& object, const kube::Json& old, OwnMetadata own, Findings& out);
 
 void check_labels(const kube::Json* labels, const Path& path, Findings& out);
 void check_annotations(const kube::Json* annotations, const Path& path, Findings& out);

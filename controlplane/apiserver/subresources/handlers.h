@@ -13,6 +13,7 @@ Answered serve_scale(SubresourceCall& call, Api& api, RequestContext& ctx);
 Answered serve_binding(SubresourceCall& call, Api& api, RequestContext& ctx);
 Answered serve_eviction(SubresourceCall& call, Api& api, RequestContext& ctx);
 Answered serve_token(SubresourceCall& call, Api& api, RequestContext& ctx);
+// Logs and connections are not answered here: the answer says which node or service does.
 Answered serve_log(SubresourceCall& call, Api& api, RequestContext& ctx);
 // exec, attach, portforward, proxy.
 Answered serve_connect(SubresourceCall& call, Api& api, RequestContext& ctx);

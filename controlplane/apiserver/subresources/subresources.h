@@ -8,6 +8,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,8 +36,30 @@ struct SubresourceCall {
   std::vector<std::pair<std::string, std::string>> query;
 };
 
+// Where a request is passed on to, because a node or a service answers it. The HTTP layer does that (proxy/).
+struct Forward {
+  enum class Mode : unsigned char {
+    kLog,     // GET; the answer is text, errors become a Status
+    kStream,  // only as an upgrade of the connection; what flows then is passed on raw
+    kProxy,   // whatever it is, upgraded or not
+  };
+  enum class Tls : unsigned char {
+    kNone,
+    kNode,       // the API server's certificate for kubelets is shown; the node's is verified if a CA was given
+    kNodeBlind,  // ... and the node's certificate is not verified
+    kBlind,      // no certificate is shown, and none verified
+  };
+  Mode mode = Mode::kProxy;
+  Tls tls = Tls::kNode;
+  std::string host;  // name or address
+  uint16_t port = 0;
+  std::string path;   // encoded; kProxy: of the backend, without what follows "proxy" in the request's path
+  std::string query;  // encoded; kProxy: the request's own is used
+};
+
 struct SubresourceAnswer {
   int code = 200;
+  std::optional<Forward> forward;  // then nothing else counts
   // An object with apiVersion and kind (Scale, Status, TokenRequest, ...); null when `text` is the answer.
   kube::Json object;
   std::string text;  // with content_type; log
