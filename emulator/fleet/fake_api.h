@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -49,6 +50,19 @@ class FakeApi {
   void clear_log();
   void set_fault(Fault fault);
   void cut_watches();  // in the middle of an object
+  // Signing requests of kubelets are approved at once (but not those for serving: a PUT of .../approval is waited for)
+  // and signed for so many seconds. 0, as at the start: they wait for ever.
+  void sign_for(long seconds);
+  // Common names of the client certificates that requests whose "METHOD target" begins with `prefix` came with; "" for
+  // none.
+  std::set<std::string> users(const std::string& prefix);
+  // Answers with these bytes as they are.
+  struct RawAnswer {
+    int status = 200;
+    std::string content_type, body;
+  };
+  using RawFault = std::function<std::optional<RawAnswer>(const std::string& method, const std::string& target)>;
+  void set_raw_fault(RawFault fault);
   std::map<std::string, kube::Json> objects();
 
  private:
@@ -62,6 +76,7 @@ class FakeApi {
   void change(kube::http::Exchange& exchange, const std::string& path, const std::string& target);
   void create(kube::http::Exchange& exchange, const std::string& path, kube::Json object);
   void stamp(kube::Json& object);
+  void sign(const std::string& path);
   void tell(std::string_view type, const std::string& path, const kube::Json& object);
 
   const testing::TestPki& pki_;
@@ -79,6 +94,9 @@ class FakeApi {
   };
   std::vector<Past> history_;
   Fault fault_;
+  RawFault raw_fault_;
+  long sign_seconds_ = 0;
+  std::vector<std::string> users_;  // of each line of the log
   uint64_t version_ = 1000;
   uint64_t uids_ = 0;
 };

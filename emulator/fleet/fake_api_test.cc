@@ -4,9 +4,11 @@
 
 #include "agent/node/json_scan.h"
 #include "base/clock.h"
+#include "base/digest.h"
 #include "emulator/fleet/fake_api.h"
 #include "kube/api/kinds.h"
 #include "kube/api/patch.h"
+#include "kube/client/protobuf_bridge.h"
 #include "kube/http/tls.h"
 
 namespace ghostfleet::emulator {
@@ -60,7 +62,7 @@ FakeApi::FakeApi(uint16_t port, const testing::TestPki& pki) : pki_(pki) {
   const auto pair = pki.server();
   kube::http::ServerOptions options;
   options.port = port;
-  options.tls = *kube::http::TlsContext::server({pair.certificate_pem, pair.key_pem, {}, {"h2", "http/1.1"}});
+  options.tls = *kube::http::TlsContext::server({pair.certificate_pem, pair.key_pem, pki.ca_pem(), {"h2", "http/1.1"}});
   auto server = kube::http::Server::listen(options, {&loop_}, [this](std::shared_ptr<Exchange> e) { serve(e); });
   server_ = std::move(server).value();
   thread_ = std::thread([this] { loop_.run(); });
@@ -149,6 +151,43 @@ std::vector<std::string> FakeApi::log() {
 void FakeApi::clear_log() {
   const std::lock_guard lock(mutex_);
   log_.clear();
+  users_.clear();
+}
+
+std::set<std::string> FakeApi::users(const std::string& prefix) {
+  const std::lock_guard lock(mutex_);
+  std::set<std::string> out;
+  for (size_t i = 0; i < log_.size(); ++i) {
+    if (log_[i].starts_with(prefix)) out.insert(users_[i]);
+  }
+  return out;
+}
+
+void FakeApi::sign_for(long seconds) {
+  const std::lock_guard lock(mutex_);
+  sign_seconds_ = seconds;
+}
+
+void FakeApi::set_raw_fault(RawFault fault) {
+  const std::lock_guard lock(mutex_);
+  raw_fault_ = std::move(fault);
+}
+
+// What the approver and the signer of a controller manager do.
+void FakeApi::sign(const std::string& path) {
+  Json& object = objects_[path];
+  const std::string signer(kube::get_string(object, "spec.signerName"));
+  const bool client = signer == "kubernetes.io/kube-apiserver-client-kubelet";
+  kube::JsonArray& conditions = kube::ensure_array(object, "status.conditions");
+  if (client && conditions.empty()) {
+    conditions.emplace_back(kube::JsonObject{{"type", "Approved"}, {"status", "True"}, {"reason", "AutoApproved"}});
+  }
+  std::string pem;
+  if (conditions.empty() || !base64_decode(kube::get_string(object, "spec.request"), &pem)) return;
+  const std::string certificate = pki_.sign_request(pem, client, sign_seconds_);
+  kube::set_path(object, "status.certificate", kube::JsonString(base64_encode(certificate).c_str()));
+  stamp(object);
+  tell("MODIFIED", path, object);
 }
 
 void FakeApi::set_fault(Fault fault) {
@@ -190,6 +229,14 @@ void FakeApi::answer(Exchange& exchange, int status, const Json& body) {
   kube::http::HeaderList headers;
   headers.add("content-type", "application/json");
   if (status == 429) headers.add("retry-after", "1");
+  // In protobuf where it is wanted first and the object has a type.
+  if (exchange.request().headers.get("accept").starts_with(kube::kProtobufType)) {
+    auto binary = kube::protobuf_of_json(kube::to_json(body));
+    if (binary.ok()) {
+      headers.set("content-type", std::string(kube::kProtobufType));
+      return exchange.respond(status, std::move(headers), share(std::move(*binary)));
+    }
+  }
   exchange.respond(status, std::move(headers), share(kube::to_json(body)));
 }
 
@@ -198,10 +245,17 @@ void FakeApi::serve(const std::shared_ptr<Exchange>& exchange) {
   const std::string path(request.path());
   const std::unique_lock lock(mutex_);
   log_.push_back(request.method + " " + request.target);
+  users_.push_back(request.peer_certificate ? request.peer_certificate->common_name : "");
+  if (raw_fault_) {
+    if (const auto raw = raw_fault_(request.method, request.target)) {
+      return exchange->respond(raw->status, {{"content-type", raw->content_type}}, share(raw->body));
+    }
+  }
   if (fault_) {
     const auto status = fault_(request.method, request.target);
     if (status) return answer(*exchange, *status, kube::JsonObject{{"kind", "Status"}, {"message", "a fault"}});
   }
+  if (path == "/version") return answer(*exchange, 200, kube::JsonObject{{"gitVersion", "v1.36.3"}});
   if (request.method == "GET" && is_collection(path)) return list(exchange, path, std::string(request.query()));
   change(*exchange, path, request.target);
 }
@@ -243,6 +297,10 @@ void FakeApi::list(const std::shared_ptr<Exchange>& exchange, const std::string&
 }
 
 void FakeApi::create(Exchange& exchange, const std::string& path, Json object) {
+  if (kube::get_string(object, "metadata.name").empty()) {
+    const std::string name = std::string(kube::get_string(object, "metadata.generateName")) + std::to_string(++uids_);
+    kube::set_path(object, "metadata.name", kube::JsonString(name.c_str()));
+  }
   const std::string at = path + "/" + std::string(kube::get_string(object, "metadata.name"));
   if (objects_.contains(at)) return answer(exchange, 409, kube::JsonObject{{"reason", "AlreadyExists"}});
   kube::set_path(object, "metadata.uid", kube::JsonString(fmt::format("5b0c1c7e-0000-4000-8000-{:012d}", ++uids_)));
@@ -250,15 +308,20 @@ void FakeApi::create(Exchange& exchange, const std::string& path, Json object) {
   objects_[at] = object;
   tell("ADDED", at, object);
   answer(exchange, 201, object);
+  if (path.ends_with("/certificatesigningrequests") && sign_seconds_ > 0) sign(at);
 }
 
 void FakeApi::change(Exchange& exchange, const std::string& full_path, const std::string&) {
   const auto& request = exchange.request();
   std::string path = full_path;
   if (path.ends_with("/status")) path.resize(path.size() - 7);
+  const bool approval = path.ends_with("/approval");
+  if (approval) path.resize(path.size() - 9);
   Json given;
   if (!request.body.empty()) {
-    auto parsed = kube::parse_json(request.body);
+    const bool binary = request.headers.get("content-type") == kube::kProtobufType;
+    const auto text = binary ? kube::json_of_protobuf(request.body) : Result<std::string>(request.body);
+    auto parsed = text.ok() ? kube::parse_json(*text) : Result<Json>(text.error());
     if (!parsed.ok()) return answer(exchange, 400, kube::JsonObject{{"message", parsed.error().message().c_str()}});
     given = std::move(parsed).value();
   }
@@ -298,6 +361,7 @@ void FakeApi::change(Exchange& exchange, const std::string& full_path, const std
   stamp(it->second);
   tell("MODIFIED", path, it->second);
   answer(exchange, 200, it->second);
+  if (approval && sign_seconds_ > 0) sign(path);
 }
 
 }  // namespace ghostfleet::emulator

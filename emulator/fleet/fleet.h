@@ -20,7 +20,9 @@
 #include "agent/pod/pod_manager.h"
 #include "base/metrics.h"
 #include "base/status.h"
+#include "emulator/fleet/certificate_folder.h"
 #include "emulator/fleet/identity.h"
+#include "emulator/fleet/node_server.h"
 #include "kube/client/client_config.h"
 
 namespace ghostfleet::emulator {
@@ -30,23 +32,44 @@ enum class ConnectionMode : unsigned char {
   kPerNode,  // every node its own TLS connection and the watches a kubelet opens
 };
 
+// Who the nodes are towards the API server.
+struct IdentityOptions {
+  // False: all act with the credentials of `FleetOptions::client`. True: each is system:node:NAME by a certificate of
+  // its own, which it requests with those credentials (needs ConnectionMode::kPerNode).
+  bool per_node = false;
+  bool rotate = true;            // renew certificates before they expire
+  bool serving = false;          // also request a certificate of signer kubernetes.io/kubelet-serving
+  bool approve_serving = false;  // and approve it with the fleet's credentials: nobody else does
+  CertificateFolder folder;      // where certificates are kept between runs
+  // Credentials for the first request, when `client` has none of its own (a bootstrap kubeconfig).
+  kube::ClientConfig bootstrap;
+};
+
 struct FleetOptions {
   kube::ClientConfig client;
   std::string name;  // of the fleet: a DNS label; nodes carry it in the label ghostfleet.dev/fleet
   std::vector<FleetGroup> groups;
   ConnectionMode connections = ConnectionMode::kShared;
-  double register_rate = 0;                                   // nodes a second; 0: adaptive
+  IdentityOptions identity;
+  double register_rate = 0;  // nodes a second; 0: adaptive
+  double event_rate = 0;     // events a second of the whole fleet; beyond it they are dropped; 0: no such limit
   Duration lease_duration = std::chrono::seconds(40);         // renewed every quarter of it
   Duration status_report_period = std::chrono::seconds(300);  // an unchanged status is written that often
   int shards = 0;                                             // 0: min(cores - 1, 8), at least 1
   uint64_t seed = 1;
   bool full_fidelity = false;  // the requests of a kubelet one by one; else those that change something
   agent::NodeEvents events = agent::NodeEvents::kFew;
-  bool adopt = false;             // takes over a node of the right name that carries no or another fleet's label
+  bool adopt = false;  // takes over a node of the right name that carries no or another fleet's label
+  // Not negative: as a kubelet that lost its device manager's checkpoint (agent::NodeOptions).
+  Duration device_plugin_delay = Duration(-1);
   bool recreate_deleted = false;  // registers a node again that somebody deleted (a kubelet does not)
   bool run_pods = true;
   agent::PodOptions pods;
-  int connections_per_shard = 2;  // shared mode
+  // Not empty: nodes and pods have a second address, IPv6, from this network (SecondNetwork).
+  std::string second_pod_cidr;
+  bool second_is_primary = false;  // the IPv6 address comes first
+  int connections_per_shard = 2;   // shared mode
+  NodeServerOptions node_server;
 };
 
 // What everybody wants to know, of all shards together.
@@ -57,14 +80,17 @@ struct FleetStats {
   uint64_t not_ours = 0;    // left alone: somebody else's node of that name
   uint64_t deleted = 0;     // deleted under us and not re-created
   uint64_t taken_over = 0;  // existed from an earlier run
-  uint64_t pods = 0, pods_running = 0;
-  double ready_seconds = -1;  // first request to the last acknowledged Ready; -1: not all are Ready yet
+  uint64_t pods = 0, pods_running = 0, pods_finished = 0;
+  uint64_t certificates = 0;          // client certificates of nodes that are valid
+  uint64_t certificates_rotated = 0;  // renewed so far
+  double ready_seconds = -1;          // first request to the last acknowledged Ready; -1: not all are Ready yet
   uint64_t renewals = 0;
   uint64_t not_ready_transitions = 0;  // Ready going from True to something else, seen in the API
   double lateness_p50 = 0, lateness_p99 = 0, lateness_max = 0;  // seconds: renewal due to acknowledged
   double request_p50 = 0, request_p99 = 0;                      // seconds: sent to answered, all requests
   std::map<std::string, uint64_t> errors;                       // by kind: "connect", "timeout", "429", "409", ...
   std::map<std::string, uint64_t> requests;                     // "PUT leases", "PATCH nodes/status", ...
+  std::map<std::string, uint64_t> events_dropped;               // by reason: "filter", "fleet_budget", ...
   double registrations_per_second = 0;                          // over the last second or so
   uint64_t in_flight = 0, queued = 0, connections = 0;
   double clock_skew_seconds = 0;               // server's Date header minus ours; warned beyond 5 s
@@ -90,6 +116,10 @@ class Fleet {
   virtual void stop() = 0;
   virtual FleetStats snapshot() const = 0;
   virtual std::vector<const MetricsRegistry*> metrics() const = 0;
+  // How the nodes' own servers can be reached, in one line for people; empty: there are none.
+  virtual std::string node_server() const = 0;
+  // The static pods of the first node, all of them; see agent::PodManager.
+  virtual void set_static_pods(std::vector<agent::StaticManifest> manifests) = 0;
 };
 
 // Checks without starting: names that collide or are no DNS names, counts, templates, zones.

@@ -3,7 +3,11 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 
+#include <algorithm>
+
 #include "agent/node/json_scan.h"
+#include "agent/node/node_class.h"
+#include "kube/api/json.h"
 #include "kube/client/client.h"
 
 namespace ghostfleet::emulator {
@@ -34,13 +38,42 @@ Result<bool> probe_server(const kube::ClientConfig& config, const std::string& f
   return items.next(&item);
 }
 
-Result<bool> probe_node(const kube::ClientConfig& config, const std::string& name) {
+Result<bool> probe_node(const kube::ClientConfig& config, const std::string& name, std::string* owner) {
   auto result = ask(config, "/api/v1/nodes/" + name);
   if (!result.ok()) return result.error();
   if (result->status == 404) return false;
   Status status = result->to_status("get node " + name);
   if (!status.ok()) return status;
+  *owner = agent::scan_string(agent::scan_path(result->body, {"metadata", "labels", agent::kFleetLabel}));
   return true;
+}
+
+Result<std::string> take_from_fleet(const kube::ClientConfig& config, const std::string& name,
+                                    const std::string& fleet) {
+  const auto lease = ask(config, "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/" + name);
+  if (!lease.ok()) return lease.error();
+  const auto spec = lease->ok() ? kube::parse_json(agent::scan_member(lease->body, "spec"))
+                                : Result<kube::Json>(not_found("no lease"));
+  WallTime renewed;
+  const bool known = spec.ok() && parse_time(kube::get_string(*spec, "renewTime"), &renewed);
+  const Duration lasts = std::chrono::seconds(known ? kube::get_int(*spec, "leaseDurationSeconds", 40) : 0);
+  const Duration ago = SystemClock::instance().wall_now() - renewed;
+  if (known && ago < lasts) {
+    return Status(Code::kAlreadyExists,
+                  fmt::format("node {} belongs to fleet {}, which runs: its lease was renewed {} s ago; stop that "
+                              "fleet, choose another --node-name, or take the node from it with --adopt",
+                              name, fleet, std::max<int64_t>(ago / std::chrono::seconds(1), 0)));
+  }
+  return fmt::format(
+      "node {} belongs to fleet {}, which does not renew its lease: it is taken over, and 'ghostfleet "
+      "down --fleet {}' still removes it",
+      name, fleet, fleet);
+}
+
+Status probe_reachable(const kube::ClientConfig& config) {
+  auto result = ask(config, "/version");
+  if (!result.ok()) return result.error();
+  return result->status == 403 ? Status() : result->to_status("asking for the version of the API server");
 }
 
 Status ensure_open_files(uint64_t connections) {

@@ -11,8 +11,17 @@ namespace ghostfleet::emulator {
 // Asks for one node of the fleet; says whether there is one. The error names what is wrong and on what.
 Result<bool> probe_server(const kube::ClientConfig& client, const std::string& fleet);
 
-// The same for a single node by its name: all that a node's own credentials may read.
-Result<bool> probe_node(const kube::ClientConfig& client, const std::string& name);
+// The same for a single node by its name: all that a node's own credentials may read. The fleet that its Node belongs
+// to goes to `owner`.
+Result<bool> probe_node(const kube::ClientConfig& client, const std::string& name, std::string* owner);
+
+// A node in the foreground that a fleet has: AlreadyExists while the fleet renews its lease, else what a person should
+// know.
+Result<std::string> take_from_fleet(const kube::ClientConfig& client, const std::string& name,
+                                    const std::string& fleet);
+
+// Whether the server answers and takes the credentials; what they may do is not asked.
+Status probe_reachable(const kube::ClientConfig& client);
 
 // Raises the limit of open files to what `connections` need; an error tells the number.
 Status ensure_open_files(uint64_t connections);

@@ -17,6 +17,18 @@ std::string_view next_segment(std::string_view* path) {
   return segment;
 }
 
+constexpr std::array<const char*, agent::kEventDrops> kDrops = {"filter",  "queue_full", "fleet_budget",
+                                                                "refused", "no_answer",  "pod_gone"};
+
+std::array<Counter*, agent::kEventDrops> drop_counters(MetricsRegistry& registry) {
+  std::array<Counter*, agent::kEventDrops> out{};
+  for (size_t i = 0; i < out.size(); ++i) {
+    out[i] =
+        &registry.counter("ghostfleet_events_dropped_total", "Events that were not written.", {{"reason", kDrops[i]}});
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string_view resource_of_target(std::string_view target, std::string* scratch) {
@@ -39,13 +51,17 @@ std::string_view resource_of_target(std::string_view target, std::string* scratc
 }
 
 ShardStats::ShardStats()
-    : nodes(registry.gauge("ghostfleet_nodes", "Nodes of the fleet.")),
+    : events_dropped(drop_counters(registry)),
+      nodes(registry.gauge("ghostfleet_nodes", "Nodes of the fleet.")),
       registered(registry.gauge("ghostfleet_nodes_registered", "Nodes whose object exists and is ours.")),
       ready(registry.gauge("ghostfleet_nodes_ready", "Nodes whose Ready=True was acknowledged.")),
       not_ours(registry.gauge("ghostfleet_nodes_not_ours", "Names taken by nodes of somebody else.")),
       deleted(registry.gauge("ghostfleet_nodes_deleted", "Nodes that were deleted by somebody.")),
       pods(registry.gauge("ghostfleet_pods", "Pods bound to our nodes.")),
       pods_running(registry.gauge("ghostfleet_pods_running", "Pods whose phase Running was acknowledged.")),
+      pods_finished(registry.gauge("ghostfleet_pods_finished", "Pods that are Succeeded or Failed, as acknowledged.")),
+      certificates(registry.gauge("ghostfleet_certificates", "Nodes that hold a valid client certificate.")),
+      rotations(registry.counter("ghostfleet_certificate_rotations_total", "Client certificates renewed.")),
       in_flight(registry.gauge("ghostfleet_requests_in_flight", "Requests on their way.")),
       queued(registry.gauge("ghostfleet_requests_queued", "Requests waiting for a stream.")),
       connections(registry.gauge("ghostfleet_connections", "Open connections to the API server.")),
@@ -86,6 +102,17 @@ void ShardStats::error(std::string_view kind) {
   counter.add();
 }
 
+void ShardStats::no_answer(TimePoint at, const Status& why) {
+  last_failure.store(at.ns, std::memory_order_relaxed);
+  const std::lock_guard lock(mutex_);
+  failure_text_ = why.message();
+}
+
+std::string ShardStats::failure_text() const {
+  const std::lock_guard lock(mutex_);
+  return failure_text_;
+}
+
 void ShardStats::add_to(FleetStats* out) const {
   out->registered += static_cast<uint64_t>(registered.value());
   out->ready += static_cast<uint64_t>(ready.value());
@@ -93,12 +120,16 @@ void ShardStats::add_to(FleetStats* out) const {
   out->deleted += static_cast<uint64_t>(deleted.value());
   out->pods += static_cast<uint64_t>(pods.value());
   out->pods_running += static_cast<uint64_t>(pods_running.value());
+  out->pods_finished += static_cast<uint64_t>(pods_finished.value());
+  out->certificates += static_cast<uint64_t>(certificates.value());
+  out->certificates_rotated += rotations.value();
   out->in_flight += static_cast<uint64_t>(in_flight.value());
   out->queued += static_cast<uint64_t>(queued.value());
   out->connections += static_cast<uint64_t>(connections.value());
   out->taken_over += taken_over.value();
   out->renewals += renewals.value();
   out->not_ready_transitions += not_ready.value();
+  for (size_t i = 0; i < events_dropped.size(); ++i) out->events_dropped[kDrops[i]] += events_dropped[i]->value();
   const double skew = skew_seconds.load(std::memory_order_relaxed);
   if (std::abs(skew) > std::abs(out->clock_skew_seconds)) out->clock_skew_seconds = skew;
   const std::lock_guard lock(mutex_);

@@ -4,6 +4,7 @@
 // takes a lock.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -13,6 +14,7 @@
 
 #include "agent/actions.h"
 #include "base/metrics.h"
+#include "base/status.h"
 
 namespace ghostfleet::emulator {
 
@@ -30,6 +32,8 @@ class ShardStats {
   void add_to(FleetStats* out) const;
 
   MetricsRegistry registry;
+  // Events that were not written, by agent::EventDrop.
+  std::array<Counter*, agent::kEventDrops> events_dropped;
   Gauge& nodes;
   Gauge& registered;
   Gauge& ready;
@@ -37,6 +41,9 @@ class ShardStats {
   Gauge& deleted;
   Gauge& pods;
   Gauge& pods_running;
+  Gauge& pods_finished;
+  Gauge& certificates;
+  Counter& rotations;
   Gauge& in_flight;
   Gauge& queued;
   Gauge& connections;
@@ -50,7 +57,14 @@ class ShardStats {
   std::atomic<int64_t> first_request{0};
   std::atomic<int64_t> last_first_ready{0};
   std::atomic<uint64_t> ever_ready{0};
+  // Nodes that request certificates: client certificates wanted, serving ones wanted and held.
+  std::atomic<uint64_t> clients_wanted{0}, servings_wanted{0}, servings_held{0};
   std::atomic<double> skew_seconds{0};
+  // When the last answer came, and when a request last got none.
+  std::atomic<int64_t> last_answer{0};
+  std::atomic<int64_t> last_failure{0};
+  void no_answer(TimePoint at, const Status& why);
+  std::string failure_text() const;  // of the last request without an answer
 
  private:
   struct RequestSeries {
@@ -61,6 +75,7 @@ class ShardStats {
   mutable std::mutex mutex_;  // guards the growth of the two lists
   std::vector<RequestSeries> requests_;
   std::map<std::string, Counter*, std::less<>> errors_;
+  std::string failure_text_;
 };
 
 }  // namespace ghostfleet::emulator

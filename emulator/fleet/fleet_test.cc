@@ -5,6 +5,7 @@
 #include "emulator/fleet/fake_api.h"
 #include "emulator/fleet/remove.h"
 #include "emulator/fleet/single_node.h"
+#include "emulator/fleet/test_waits.h"
 
 namespace ghostfleet::emulator {
 namespace {
@@ -13,16 +14,6 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr const char* kLease = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/";
-
-// Waits for a condition, never longer than 30 s.
-bool eventually(const std::function<bool()>& condition, Duration limit = seconds(30)) {
-  const TimePoint end = SystemClock::instance().now() + limit;
-  while (!condition()) {
-    if (SystemClock::instance().now() > end) return false;
-    std::this_thread::sleep_for(milliseconds(2));
-  }
-  return true;
-}
 
 FleetOptions options_for(const FakeApi& api, uint32_t nodes) {
   FleetOptions o;
@@ -236,6 +227,10 @@ TEST(Fleet, StartingSaysWhatIsWrong) {
   FleetOptions o = options_for(api, 5);
   o.name = "Not A Name";
   EXPECT_FALSE(Fleet::start(o).ok());
+  o = options_for(api, 5);
+  o.groups[0].node.capacity = {{"cpu", "2"}, {"pods", "110"}};
+  o.groups[0].node.allocatable = {{"cpu", "2500m"}, {"pods", "110"}};
+  EXPECT_EQ(Fleet::start(o).error().message(), "nodes n-{index}: allocatable cpu: 2500m is more than the capacity, 2");
   o = options_for(api, 5);
   api.set_fault([](const std::string&, const std::string&) { return std::optional<int>(403); });
   auto refused = Fleet::start(o);

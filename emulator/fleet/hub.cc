@@ -136,7 +136,11 @@ void Hub::nodes_listing() {
 
 void Hub::node_seen(const ObjectView& object, bool added) {
   const auto node = config_.names->find(object.name);
-  if (!node) return;
+  if (!node) {
+    if (!synced_ && ++beyond_ == 1) beyond_example_ = object.name;
+    return;
+  }
+  if (!synced_) compare_settings(*node, object);
   const agent::NodeClass& node_class = *config_.classes[config_.names->group_of(*node)];
   agent::NodeView view;
   if (!agent::scan_node(object.json, node_class.node_template(), &view)) return;
@@ -160,6 +164,31 @@ void Hub::node_seen(const ObjectView& object, bool added) {
   shard.loop().post([&shard, row, json = std::move(json), deviates] { shard.node_seen(row, json, deviates); });
 }
 
+void Hub::compare_settings(uint32_t node, const ObjectView& object) {
+  const agent::NodeClass& node_class = *config_.classes[config_.names->group_of(node)];
+  const std::string difference = setting_difference(object.json, node_class.node_template());
+  if (difference.empty() || ++other_settings_ > 1) return;
+  other_settings_example_ = fmt::format("{}: {}", object.name, difference);
+}
+
+// A restart keeps the nodes as they are; whoever asked for something else is to know.
+void Hub::tell_differences() {
+  if (!config_.notice) return;
+  if (other_settings_ > 0) {
+    config_.notice(fmt::format(
+        "{} nodes of fleet {} were made with other settings ({}) and keep theirs; to have them made anew, run "
+        "`ghostfleet down --fleet {}` first",
+        other_settings_, config_.fleet, other_settings_example_, config_.fleet));
+  }
+  if (beyond_ > 0) {
+    config_.notice(
+        fmt::format("{} nodes of fleet {} are there that were not asked for ({}, ...): nobody renews their leases, "
+                    "they will become "
+                    "NotReady; start with more --nodes, or remove them with `ghostfleet down --fleet {}`",
+                    beyond_, config_.fleet, beyond_example_, config_.fleet));
+  }
+}
+
 void Hub::node_deleted(uint32_t node, std::string_view uid_text) {
   flags_[node] &= kHasPods;
   agent::NodeUid uid;
@@ -175,6 +204,7 @@ void Hub::nodes_synced() {
   }
   if (synced_) return;
   synced_ = true;
+  tell_differences();
   std::vector<uint64_t>().swap(lease_versions_);
   client_->http().set_read_coalescing(kNodeNewsDelay);
   for (Shard* shard : config_.shards) {

@@ -69,6 +69,8 @@ class Hub {
   void forget_pod(const std::string& key, const KnownPod& pod);
   Shard& shard_of(uint32_t node) { return *config_.shards[node % config_.shards.size()]; }
   uint32_t row_of(uint32_t node) const { return node / static_cast<uint32_t>(config_.shards.size()); }
+  void compare_settings(uint32_t node, const kube::ObjectView& object);
+  void tell_differences();
   void watch_failed(std::string_view what, const Status& status, int http_status);
 
   HubConfig config_;
@@ -81,6 +83,9 @@ class Hub {
   std::vector<uint8_t> flags_;                            // by node
   std::vector<uint64_t> lease_versions_;                  // by node; only until the first list is done
   std::unordered_map<std::string, KnownPod> known_pods_;  // by namespace/name; only those on our nodes
+  // Of the first list: nodes made with other settings, and nodes beyond those asked for; with an example of each.
+  uint64_t other_settings_ = 0, beyond_ = 0;
+  std::string other_settings_example_, beyond_example_;
   bool synced_ = false;
   std::thread thread_;
 };

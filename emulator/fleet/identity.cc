@@ -10,7 +10,6 @@
 namespace ghostfleet::emulator {
 namespace {
 
-constexpr uint32_t kNodeNetwork = 10u << 24;                 // 10.0.0.0/12
 constexpr uint32_t kPodNetwork = (10u << 24) | (64u << 16);  // 10.64.0.0
 constexpr uint32_t kPodAddresses = (256u - 64u) << 16;       // to 10.255.255.255
 constexpr uint32_t kMaxPodStride = 256;
@@ -32,6 +31,44 @@ Status check_group(const FleetGroup& group, size_t number) {
 }
 
 }  // namespace
+
+std::optional<uint32_t> parse_ipv4(std::string_view text) {
+  uint32_t ip = 0;
+  for (int part = 0; part < 4; ++part) {
+    unsigned value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    const auto used = static_cast<size_t>(end - text.data());
+    if (error != std::errc() || value > 255 || used > 3) return std::nullopt;
+    ip = ip << 8 | value;
+    text.remove_prefix(used);
+    if (part == 3) break;
+    if (!text.starts_with('.')) return std::nullopt;
+    text.remove_prefix(1);
+  }
+  return text.empty() ? std::optional<uint32_t>(ip) : std::nullopt;
+}
+
+Result<NodeNetwork> NodeNetwork::parse(std::string_view cidr, uint32_t nodes) {
+  NodeNetwork n;
+  const size_t slash = cidr.find('/');
+  const auto ip = parse_ipv4(cidr.substr(0, slash));
+  int prefix = -1;
+  if (slash != std::string_view::npos) {
+    const auto [end, error] = std::from_chars(cidr.data() + slash + 1, cidr.data() + cidr.size(), prefix);
+    if (error != std::errc() || end != cidr.data() + cidr.size()) prefix = -1;
+  }
+  if (!ip || prefix < 1 || prefix > 30) {
+    return invalid_argument(fmt::format("\"{}\": an IPv4 network like 10.0.0.0/12 is expected", cidr));
+  }
+  const uint32_t size = 1u << (32 - prefix);
+  n.base = *ip & ~(size - 1);
+  n.prefix = prefix;
+  n.first = size > 1024 ? 256 : 1;
+  if (size - n.first - 1 < nodes) {
+    return invalid_argument(fmt::format("\"{}\": room for {} nodes, {} are wanted", cidr, size - n.first - 1, nodes));
+  }
+  return n;
+}
 
 Result<NameTemplate> NameTemplate::parse(std::string_view text) {
   NameTemplate t;
@@ -141,21 +178,48 @@ std::optional<uint32_t> FleetNames::find(std::string_view name) const {
 }
 
 agent::NodeIdentity FleetNames::identity(uint32_t node) const {
-  if (override_) return *override_;
+  if (override_) {
+    agent::NodeIdentity only = *override_;
+    if (!network_.shared_address.empty()) only.kubelet_port = network_.first_port;
+    if (second_ && only.second_ip.empty()) only.second_ip = second_->node_ip(node);
+    return only;
+  }
   const Part& part = parts_[group_of(node)];
   agent::NodeIdentity id;
   id.index = part.first_index + (node - part.begin);
   id.name = part.names.name(id.index);
   id.region = part.region;
   if (!part.zones.empty()) id.zone = part.zones[(node - part.begin) % part.zones.size()];
-  id.internal_ip = ip_text(kNodeNetwork + 256 + node);
+  if (network_.shared_address.empty()) {
+    id.internal_ip = ip_text(network_.base + network_.first + node);
+  } else {
+    id.internal_ip = network_.shared_address;
+    id.kubelet_port = static_cast<uint16_t>(network_.first_port + node);
+  }
+  if (second_) id.second_ip = second_->node_ip(node);
   agent::derive_ids(seed_text_, &id);
   return id;
+}
+
+std::optional<uint32_t> FleetNames::node_at(std::string_view address, uint16_t port) const {
+  if (override_) return 0;
+  if (!network_.shared_address.empty()) {
+    if (port < network_.first_port || port - network_.first_port >= static_cast<int64_t>(size_)) return std::nullopt;
+    return static_cast<uint32_t>(port - network_.first_port);
+  }
+  const auto ip = parse_ipv4(address);
+  const uint32_t first = network_.base + network_.first;
+  if (!ip || *ip < first || *ip - first >= size_) return std::nullopt;
+  return *ip - first;
 }
 
 std::string FleetNames::pod_ip(uint32_t node, uint32_t n) const {
   if (!pod_prefix_.empty()) return pod_prefix_ + std::to_string(n % 254 + 1);
   return ip_text(kPodNetwork + node * pod_stride_ + (pod_stride_ > 2 ? 1 + n % (pod_stride_ - 2) : n % pod_stride_));
+}
+
+std::string FleetNames::second_pod_ip(uint32_t node, uint32_t n) const {
+  return second_ ? second_->pod_ip(node, n) : std::string();
 }
 
 void FleetNames::set_only_identity(agent::NodeIdentity identity, std::string pod_prefix) {

@@ -1,8 +1,9 @@
 // FleetGroup: nodes of one kind and how they are named, numbered and addressed. A node's identity is computed from its
 // group and index, never stored: a fleet of a million keeps no name.
 //
-// Addresses: node n of the whole fleet has 10.0.0.0/12 + 256 + n (so at most 2^20 - 512 nodes); its pods take a slice
-// of 10.64.0.0 to 10.255.255.255 of at most 256 addresses.
+// Addresses: node n of the whole fleet has 10.0.0.0/12 + 256 + n (so at most 2^20 - 512 nodes), or an address of
+// another network, or all share one address and differ by port (NodeNetwork); its pods take a slice of 10.64.0.0 to
+// 10.255.255.255 of at most 256 addresses.
 // Thread rule: plain values and pure functions.
 #pragma once
 
@@ -15,10 +16,27 @@
 
 #include "agent/node/node_template.h"
 #include "base/status.h"
+#include "emulator/fleet/second_network.h"
 
 namespace ghostfleet::emulator {
 
 inline constexpr uint32_t kMaxFleetNodes = (1u << 20) - 512;
+
+// Where the nodes' InternalIPs come from.
+struct NodeNetwork {
+  uint32_t base = 10u << 24;  // node n has base + first + n
+  int prefix = 12;
+  uint32_t first = 256;
+  std::string shared_address;  // not empty: of all nodes
+  uint16_t first_port = 0;     // with shared_address: node n is at first_port + n
+
+  // "10.0.0.0/12": InvalidArgument when the text is no IPv4 network or has no room for that many nodes.
+  static Result<NodeNetwork> parse(std::string_view cidr, uint32_t nodes);
+  static NodeNetwork loopback() { return {(127u << 24) | (64u << 16), 10, 256, {}, 0}; }  // 127.64.0.0/10
+};
+
+// Of an IPv4 address in its usual form.
+std::optional<uint32_t> parse_ipv4(std::string_view text);
 
 struct FleetGroup {
   uint32_t count = 0;
@@ -58,6 +76,13 @@ class FleetNames {
   agent::NodeIdentity identity(uint32_t node) const;
   // The n-th pod address of a node; wraps at the end of the node's slice.
   std::string pod_ip(uint32_t node, uint32_t n) const;
+  // Of the second address family; empty when there is none.
+  std::string second_pod_ip(uint32_t node, uint32_t n) const;
+  void set_network(NodeNetwork network) { network_ = std::move(network); }
+  void set_second_network(SecondNetwork network) { second_ = network; }
+  bool has_second() const { return second_.has_value(); }
+  // The node of that address and port; nothing when it is none of ours.
+  std::optional<uint32_t> node_at(std::string_view address, uint16_t port) const;
   // For a "fleet" of one node in the foreground, whose identity somebody chose.
   void set_only_identity(agent::NodeIdentity identity, std::string pod_prefix);
 
@@ -72,6 +97,8 @@ class FleetNames {
   std::vector<Part> parts_;
   uint32_t size_ = 0;
   uint32_t pod_stride_ = 256;
+  NodeNetwork network_;
+  std::optional<SecondNetwork> second_;
   std::shared_ptr<const agent::NodeIdentity> override_;
   std::string pod_prefix_;
 };

@@ -1,9 +1,12 @@
 #include "emulator/fleet/node_facts.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string>
 
 #include "agent/node/json_scan.h"
+#include "kube/api/quantity.h"
 
 namespace ghostfleet::emulator {
 namespace {
@@ -54,6 +57,7 @@ std::shared_ptr<const kube::Json> node_facts_object(std::string_view json) {
   append_member("unschedulable", scan_member(spec, "unschedulable"), &text);
   text += R"(},"status":{)";
   append_member("allocatable", scan_path(json, {"status", "allocatable"}), &text);
+  append_member("capacity", scan_path(json, {"status", "capacity"}), &text);
   text += "}}";
   auto parsed = kube::parse_json(text);
   if (!parsed.ok()) return nullptr;
@@ -62,6 +66,7 @@ std::shared_ptr<const kube::Json> node_facts_object(std::string_view json) {
 
 bool node_deviates(std::string_view json, const agent::NodeClass& node_class) {
   if (count_members(scan_path(json, {"metadata", "labels"})) != node_class.label_count()) return true;
+  if (!scan_path(json, {"metadata", "annotations", kUnhealthyDevices}).empty()) return true;
   const std::string_view spec = scan_member(json, "spec");
   if (count_taints(scan_member(spec, "taints")) != node_class.node_template().taints.size()) return true;
   const std::string_view allocatable = scan_path(json, {"status", "allocatable"});
@@ -70,6 +75,25 @@ bool node_deviates(std::string_view json, const agent::NodeClass& node_class) {
   return std::any_of(wanted.begin(), wanted.end(), [allocatable](const auto& resource) {
     return scan_string(scan_member(allocatable, resource.first)) != resource.second;
   });
+}
+
+std::string setting_difference(std::string_view json, const agent::NodeTemplate& wanted) {
+  constexpr std::string_view kInstanceType = "node.kubernetes.io/instance-type";
+  for (const auto& [key, value] : wanted.labels) {
+    const std::string_view have = scan_string(scan_member(scan_path(json, {"metadata", "labels"}), key));
+    if (key == kInstanceType && !have.empty() && have != value) {
+      return fmt::format("instance type {} there, {} asked for", have, value);
+    }
+  }
+  const std::string_view capacity = scan_path(json, {"status", "capacity"});
+  for (const auto& [resource, quantity] : wanted.capacity) {
+    const std::string_view have = scan_string(scan_member(capacity, resource));
+    if (have == quantity || have.empty()) continue;
+    const auto a = kube::Quantity::parse(have), b = kube::Quantity::parse(quantity);
+    if (a.ok() && b.ok() && *a == *b) continue;
+    return fmt::format("{} {} there, {} asked for", resource, have, quantity);
+  }
+  return {};
 }
 
 }  // namespace ghostfleet::emulator

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "agent/node/node_class.h"
@@ -12,11 +13,18 @@
 
 namespace ghostfleet::emulator {
 
-// Labels, taints, unschedulable and allocatable; null when the bytes are no Node.
+// On a Node: which of its devices are unhealthy, "nvidia.com/gpu=0,3" (agent/pod/device_table.h).
+inline constexpr std::string_view kUnhealthyDevices = "devices.ghostfleet.dev/unhealthy";
+
+// Labels, taints, unschedulable, allocatable and capacity; null when the bytes are no Node.
 std::shared_ptr<const kube::Json> node_facts_object(std::string_view node_json);
 
-// Somebody added or removed labels or taints, or changed allocatable. (A changed value of a label that is there is not
-// seen.)
+// Somebody added or removed labels or taints, changed allocatable, or called devices unhealthy. (A changed value of a
+// label that is there is not seen.)
 bool node_deviates(std::string_view node_json, const agent::NodeClass& node_class);
+
+// How an existing node of the fleet differs from what its group asks for now: "instance type m5.large there,
+// p5.48xlarge asked for"; empty when instance type and capacity are the same.
+std::string setting_difference(std::string_view node_json, const agent::NodeTemplate& wanted);
 
 }  // namespace ghostfleet::emulator

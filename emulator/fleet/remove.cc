@@ -2,14 +2,19 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <deque>
+#include <initializer_list>
 #include <optional>
+#include <set>
 #include <unordered_set>
 
 #include "agent/node/json_scan.h"
 #include "agent/node/node_class.h"
+#include "base/digest.h"
 #include "kube/api/names.h"
-#include "kube/client/client.h"
+#include "kube/client/certificate_request.h"
+#include "kube/client/signing_request.h"
 
 namespace ghostfleet::emulator {
 namespace {
@@ -21,6 +26,13 @@ using agent::scan_string;
 
 constexpr size_t kAtOnce = 64;
 constexpr size_t kMostFailures = 20;
+constexpr size_t kMostFleets = 20;
+constexpr size_t kMostNamespaces = 50;  // asked about one by one
+constexpr std::string_view kReviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+constexpr std::string_view kLeaseNamespace = "kube-node-lease";
+constexpr std::string_view kLeases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
+constexpr std::string_view kCsiNodes = "/apis/storage.k8s.io/v1/csinodes";
+constexpr std::string_view kNodeUser = "system:node:";
 
 struct FoundNode {
   std::string name, uid;
@@ -29,6 +41,21 @@ struct FoundNode {
 
 struct FoundPod {
   std::string ns, name, uid;
+};
+
+// What a removal needs to be allowed.
+struct Right {
+  std::string verb, group, resource, ns;  // of one namespace, or of all
+
+  std::string question() const {
+    return fmt::format(R"({{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectAccessReview","spec":{{)"
+                       R"("resourceAttributes":{{"verb":"{}","group":"{}","resource":"{}","namespace":"{}"}}}}}})",
+                       verb, group, resource, ns);
+  }
+  std::string text() const {
+    return fmt::format("{} {}{}{}{}", verb, resource, group.empty() ? "" : ".", group,
+                       ns.empty() ? "" : " in namespace " + ns);
+  }
 };
 
 // Deletes in a few passes, each with a window of calls; nothing is kept but what is still to be done.
@@ -40,7 +67,7 @@ class Remover {
   // Calls `done` on the loop when there is nothing left to do.
   void run(std::function<void()> done) {
     done_ = std::move(done);
-    list(fmt::format("/api/v1/nodes?labelSelector=ghostfleet.dev%2Ffleet%3D{}", fleet_), {}, &Remover::take_node,
+    list(fmt::format("/api/v1/nodes?labelSelector=ghostfleet.dev%2Ffleet%3D{}&", fleet_), {}, &Remover::take_node,
          [this] { nodes_listed(); });
   }
 
@@ -54,10 +81,22 @@ class Remover {
     uint64_t* counter = nullptr;
   };
 
-  void list(const std::string& target, const std::string& token, Take take, std::function<void()> then);
+  // `optional`: a refusal (403, 404) is an empty list.
+  void list(const std::string& target, const std::string& token, Take take, std::function<void()> then,
+            bool optional = false);
+  void take_other(std::string_view item);
+  std::vector<Right> needed_rights() const;
+  void check_rights();
+  void rights_answered(const Right& right, const kube::ApiCallResult& result);
   void take_node(std::string_view item);
   void take_pod(std::string_view item);
+  void take_request(std::string_view item);
+  void take_lease(std::string_view item) { report.leases += is_ours(item); }
+  void take_csi_node(std::string_view item) { report.csi_nodes += is_ours(item); }
+  bool is_ours(std::string_view item) const;
   void nodes_listed();
+  void pods_listed();
+  void count_all();
   void delete_nodes();
   void delete_pods();
   void end();
@@ -74,17 +113,22 @@ class Remover {
   std::function<void()> after_pass_;
   std::vector<FoundNode> nodes_;
   std::vector<FoundPod> pods_;
+  std::vector<std::string> requests_;  // names of certificate signing requests
   std::unordered_set<std::string> names_;
   std::deque<Step> steps_;
+  size_t questions_ = 0;              // not answered yet
+  std::vector<std::string> missing_;  // rights
   size_t on_the_way_ = 0;
   uint64_t finished_ = 0, total_ = 0;
 };
 
-void Remover::list(const std::string& target, const std::string& token, Take take, std::function<void()> then) {
+void Remover::list(const std::string& target, const std::string& token, Take take, std::function<void()> then,
+                   bool optional) {
   kube::ApiCall call;
-  call.target = target + "&limit=500";
+  call.target = target + "limit=500";
   if (!token.empty()) call.target += "&continue=" + kube::http::percent_encode(token);
-  client_.call(std::move(call), [this, target, take, then = std::move(then)](kube::ApiCallResult result) {
+  client_.call(std::move(call), [this, target, take, then = std::move(then), optional](kube::ApiCallResult result) {
+    if (optional && (result.status == 403 || result.status == 404)) return then();
     Status status = result.to_status("list " + target.substr(0, target.find('?')));
     if (!status.ok()) {
       fatal = status;
@@ -95,7 +139,7 @@ void Remover::list(const std::string& target, const std::string& token, Take tak
     while (items.next(&item)) (this->*take)(item);
     const std::string token(scan_string(scan_path(result.body, {"metadata", "continue"})));
     if (token.empty()) return then();
-    list(target, token, take, then);
+    list(target, token, take, then, optional);
   });
 }
 
@@ -119,9 +163,96 @@ void Remover::take_pod(std::string_view item) {
                    std::string(scan_string(scan_member(metadata, "uid")))});
 }
 
+void Remover::take_other(std::string_view item) {
+  std::string name(scan_string(scan_path(item, {"metadata", "labels", agent::kFleetLabel})));
+  std::vector<std::string>& all = report.other_fleets;
+  if (name.empty() || all.size() == kMostFleets || std::find(all.begin(), all.end(), name) != all.end()) return;
+  all.push_back(std::move(name));
+}
+
 void Remover::nodes_listed() {
-  if (!options_.delete_pods || names_.empty()) return delete_nodes();
-  list("/api/v1/pods?fieldSelector=spec.nodeName%21%3D", {}, &Remover::take_pod, [this] { delete_nodes(); });
+  if (nodes_.empty()) {
+    return list("/api/v1/nodes?labelSelector=ghostfleet.dev%2Ffleet&", {}, &Remover::take_other, [this] { end(); });
+  }
+  if (!options_.delete_pods || names_.empty()) return pods_listed();
+  list("/api/v1/pods?fieldSelector=spec.nodeName%21%3D&", {}, &Remover::take_pod, [this] { pods_listed(); });
+}
+
+void Remover::pods_listed() {
+  if (names_.empty()) return check_rights();
+  list(
+      std::string(kube::kSigningRequests) + "?", {}, &Remover::take_request, [this] { check_rights(); }, true);
+}
+
+std::vector<Right> Remover::needed_rights() const {
+  std::vector<Right> rights;
+  if (!names_.empty()) {
+    rights.push_back({"delete", "", "nodes", ""});
+    rights.push_back({"delete", "coordination.k8s.io", "leases", std::string(kLeaseNamespace)});
+    rights.push_back({"delete", "storage.k8s.io", "csinodes", ""});
+  }
+  if (nodes_.size() > names_.size()) rights.push_back({"patch", "", "nodes", ""});
+  if (!requests_.empty()) rights.push_back({"delete", "certificates.k8s.io", "certificatesigningrequests", ""});
+  std::set<std::string> namespaces;
+  for (const FoundPod& pod : pods_) namespaces.insert(pod.ns);
+  if (namespaces.size() > kMostNamespaces) namespaces = {""};
+  for (const std::string& ns : namespaces) rights.push_back({"delete", "", "pods", ns});
+  return rights;
+}
+
+// Half a removal would be worse than none.
+void Remover::check_rights() {
+  const std::vector<Right> rights = needed_rights();
+  questions_ = rights.size();
+  for (const Right& right : rights) {
+    kube::ApiCall call;
+    call.method = "POST";
+    call.target = kReviews;
+    call.body = right.question();
+    client_.call(std::move(call), [this, right](kube::ApiCallResult result) { rights_answered(right, result); });
+  }
+}
+
+// A server that does not answer such questions is taken to allow.
+void Remover::rights_answered(const Right& right, const kube::ApiCallResult& result) {
+  const std::string_view status = scan_member(result.body, "status");
+  if (result.ok() && scan_member(status, "allowed") == "false") missing_.push_back(right.text());
+  if (--questions_ > 0) return;
+  if (missing_.empty()) {
+    if (options_.dry_run && !names_.empty()) return count_all();
+    return delete_nodes();
+  }
+  std::sort(missing_.begin(), missing_.end());
+  fatal = Status(Code::kPermissionDenied,
+                 fmt::format("fleet {}: these credentials may not {}: nothing was removed (the ClusterRole "
+                             "ghostfleet-down of manifests/rbac.yaml holds every right that is needed)",
+                             fleet_, fmt::join(missing_, ", ")));
+  end();
+}
+
+bool Remover::is_ours(std::string_view item) const {
+  return names_.contains(std::string(scan_string(scan_path(item, {"metadata", "name"}))));
+}
+
+// A request is a node's when the node made it, or when it asks for a certificate of that node.
+void Remover::take_request(std::string_view item) {
+  std::string user(scan_string(scan_path(item, {"spec", "username"})));
+  if (!user.starts_with(kNodeUser)) {
+    std::string pem;
+    if (!base64_decode(scan_string(scan_path(item, {"spec", "request"})), &pem)) return;
+    const auto subject = kube::read_signing_request(pem);
+    if (!subject.ok()) return;
+    user = subject->common_name;
+  }
+  if (!user.starts_with(kNodeUser) || !names_.contains(user.substr(kNodeUser.size()))) return;
+  requests_.emplace_back(scan_string(scan_path(item, {"metadata", "name"})));
+}
+
+// For --dry-run: what delete_nodes() would remove.
+void Remover::count_all() {
+  report.signing_requests = requests_.size();
+  list(std::string(kLeases) + "?", {}, &Remover::take_lease,
+       [this] { list(std::string(kCsiNodes) + "?", {}, &Remover::take_csi_node, [this] { delete_nodes(); }); });
 }
 
 Remover::Step Remover::deletion(std::string target, std::string_view uid, uint64_t* counter, bool now) const {
@@ -156,15 +287,17 @@ void Remover::delete_nodes() {
     report.pods = pods_.size();
     return end();
   }
-  total_ = names_.size() * 3 + (nodes_.size() - names_.size()) + pods_.size();
+  total_ = names_.size() * 3 + (nodes_.size() - names_.size()) + pods_.size() + requests_.size();
   for (const FoundNode& node : nodes_) {
     if (node.adopted) {
       steps_.push_back(unlabel(node));
       continue;
     }
-    steps_.push_back(deletion("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/" + node.name, {},
-                              &report.leases, false));
-    steps_.push_back(deletion("/apis/storage.k8s.io/v1/csinodes/" + node.name, {}, &report.csi_nodes, false));
+    steps_.push_back(deletion(fmt::format("{}/{}", kLeases, node.name), {}, &report.leases, false));
+    steps_.push_back(deletion(fmt::format("{}/{}", kCsiNodes, node.name), {}, &report.csi_nodes, false));
+  }
+  for (const std::string& name : requests_) {
+    steps_.push_back(deletion(fmt::format("{}/{}", kube::kSigningRequests, name), {}, &report.signing_requests, false));
   }
   after_pass_ = [this] {
     for (const FoundNode& node : nodes_) {

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <ctime>
+#include <optional>
+
+#include "base/http_date.h"
+#include "kube/client/protobuf_bridge.h"
 
 namespace ghostfleet::emulator {
 namespace {
@@ -44,15 +47,6 @@ std::string error_kind(const Status& status) {
   }
 }
 
-// "Sun, 06 Nov 1994 08:49:37 GMT"
-bool parse_http_date(std::string_view text, int64_t* seconds) {
-  std::tm tm{};
-  const std::string copy(text);
-  if (strptime(copy.c_str(), "%a, %d %b %Y %H:%M:%S GMT", &tm) == nullptr) return false;
-  *seconds = timegm(&tm);
-  return true;
-}
-
 }  // namespace
 
 class Sender::Call final : public kube::http::ResponseHandler {
@@ -61,6 +55,7 @@ class Sender::Call final : public kube::http::ResponseHandler {
 
   void on_head(kube::http::CallId, int status, const HeaderList& headers) override {
     this->status = status;
+    binary = owner_.protobuf_ && headers.get("content-type").starts_with(kube::kProtobufType);
     owner_.note_head(status, headers, &retry_after);
   }
   void on_body(kube::http::CallId, std::string_view piece) override { body.append(piece); }
@@ -71,7 +66,7 @@ class Sender::Call final : public kube::http::ResponseHandler {
   agent::Tag tag = 0;
   agent::Verb verb = agent::Verb::kGet;
   int status = 0;
-  bool status_lane = false;
+  bool status_lane = false, binary = false;
   Duration retry_after{0};
   TimePoint sent;
   std::string body;
@@ -91,18 +86,22 @@ Sender::Call& Sender::take_call() {
   return call;
 }
 
-const HeaderList& Sender::headers_for(kube::KubeClient& client, agent::BodyType type) {
+const HeaderList& Sender::headers_for(kube::KubeClient& client, agent::BodyType type, bool binary) {
   auto authorization = client.authorization();
   // Without credentials the request goes out as it is: the server's 401 is the better message.
   std::string value = authorization.ok() ? std::move(authorization).value() : std::string();
-  HeaderList& headers = headers_[static_cast<size_t>(type)];
+  HeaderList& headers = headers_[binary ? headers_.size() - 1 : static_cast<size_t>(type)];
   if (value != authorization_) {
     headers_ = {};
     authorization_ = std::move(value);
   }
   if (headers.empty()) {
-    headers.add("accept", "application/json");
-    if (type != agent::BodyType::kNone) headers.add("content-type", std::string(content_type(type)));
+    headers.add("accept", std::string(protobuf_ ? kube::kProtobufOrJson : "application/json"));
+    if (binary) {
+      headers.add("content-type", std::string(kube::kProtobufType));
+    } else if (type != agent::BodyType::kNone) {
+      headers.add("content-type", std::string(content_type(type)));
+    }
     if (!authorization_.empty()) headers.add("authorization", authorization_);
   }
   return headers;
@@ -142,6 +141,7 @@ void Sender::send_now(kube::KubeClient& client, uint32_t row, const agent::ApiRe
   call.tag = request.tag;
   call.verb = request.verb;
   call.status = 0;
+  call.binary = false;
   call.retry_after = Duration(0);
   call.sent = loop_.now();
   call.client = &client;
@@ -153,12 +153,17 @@ void Sender::send_now(kube::KubeClient& client, uint32_t row, const agent::ApiRe
   options.lane = static_cast<Lane>(request.priority);
   if (options.lane > Lane::kStatus) begin_work(client, call.sent);
   options.timeout = request.timeout;
-  const HeaderList& headers = headers_for(client, request.body_type);
+  // A type without a protobuf form goes out as it is.
+  const bool convert = protobuf_ && request.body_type == agent::BodyType::kJson;
+  const auto binary = convert ? kube::protobuf_of_json(request.body) : Result<std::string>(std::string());
+  const bool converted = convert && binary.ok();
+  const std::string& body = converted ? *binary : request.body;
+  const HeaderList& headers = headers_for(client, request.body_type, converted);
   if (client.path_prefix().empty()) {
-    client.http().start(method_name(request.verb), request.target, &headers, request.body, options, &call);
+    client.http().start(method_name(request.verb), request.target, &headers, body, options, &call);
   } else {
-    client.http().start(method_name(request.verb), client.path_prefix() + request.target, &headers, request.body,
-                        options, &call);
+    client.http().start(method_name(request.verb), client.path_prefix() + request.target, &headers, body, options,
+                        &call);
   }
 }
 
@@ -179,17 +184,22 @@ void Sender::note_head(int status, const HeaderList& headers, Duration* retry_af
   if (now < next_skew_check_) return;
   next_skew_check_ = now + kSkewCheckEvery;
   const std::string* date = headers.find("date");
-  int64_t seconds = 0;
-  if (date == nullptr || !parse_http_date(*date, &seconds)) return;
+  const std::optional<int64_t> seconds = date == nullptr ? std::nullopt : parse_http_date(*date);
+  if (!seconds) return;
   // The header is cut to whole seconds: its middle is the best guess.
   const double ours = static_cast<double>(SystemClock::instance().wall_now().ns) * 1e-9;
-  stats_.skew_seconds = static_cast<double>(seconds) + 0.5 - ours;
+  stats_.skew_seconds = static_cast<double>(*seconds) + 0.5 - ours;
 }
 
 void Sender::finished(Call& call, int status, Duration retry_after) {
   const Duration latency = loop_.now() - call.sent;
   --in_flight_;
   stats_.latency.record(latency);
+  stats_.last_answer.store(loop_.now().ns, std::memory_order_relaxed);
+  if (call.binary) {
+    auto json = kube::json_of_protobuf(call.body);
+    call.body = json.ok() ? std::move(*json) : std::string();
+  }
   if (is_error(call.verb, status)) stats_.error(std::to_string(status));
   if (status == 401) call.client->authorization_refused();
   sink_.on_measured(latency, status == 429 || status == 503);
@@ -203,6 +213,7 @@ void Sender::finished(Call& call, int status, Duration retry_after) {
 void Sender::failed(Call& call, const Status& status) {
   --in_flight_;
   stats_.error(error_kind(status));
+  stats_.no_answer(loop_.now(), status);
   sink_.on_measured(loop_.now() - call.sent, true);
   sink_.on_answer(call.row, call.tag, {0, {}, Duration(0)});
   const bool status_lane = call.status_lane;

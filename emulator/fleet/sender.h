@@ -35,13 +35,15 @@ class Sender {
   // A status write beyond the window waits here for its turn; the clients used must then live as long as the sender is
   // in use.
   void send(kube::KubeClient& client, uint32_t row, const agent::ApiRequest& request);
+  // Bodies of POST and PUT leave as protobuf, and answers are asked for in it, as by a kubelet; machines see JSON.
+  void use_protobuf() { protobuf_ = true; }
   size_t in_flight() const { return in_flight_; }
   // When something other than a heartbeat or a status was last sent.
   TimePoint last_work() const { return last_work_; }
 
  private:
   class Call;
-  using HeaderSets = std::array<kube::http::HeaderList, 4>;  // by BodyType
+  using HeaderSets = std::array<kube::http::HeaderList, 5>;  // by BodyType; the last: a body in protobuf
   struct Waiting {
     kube::KubeClient* client;
     uint32_t row;
@@ -54,13 +56,14 @@ class Sender {
   void finished(Call& call, int status, Duration retry_after);
   void failed(Call& call, const Status& status);
   void note_head(int status, const kube::http::HeaderList& headers, Duration* retry_after);
-  const kube::http::HeaderList& headers_for(kube::KubeClient& client, agent::BodyType type);
+  const kube::http::HeaderList& headers_for(kube::KubeClient& client, agent::BodyType type, bool binary);
 
   EventLoop& loop_;
   ShardStats& stats_;
   AnswerSink& sink_;
   std::deque<Call> calls_;
   std::vector<Call*> free_;
+  bool protobuf_ = false;
   size_t in_flight_ = 0;
   // How many status writes may be on their way at once: halved when they fail, grows with each that succeeds. A server
   // that was away is met by every node's at the same time; sent all at once they would all miss their deadline there,

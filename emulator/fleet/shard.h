@@ -20,10 +20,12 @@
 #include "agent/pod/pod_manager.h"
 #include "base/event_loop.h"
 #include "base/timer_wheel.h"
+#include "base/token_bucket.h"
 #include "emulator/fleet/fleet.h"
 #include "emulator/fleet/identity.h"
 #include "emulator/fleet/ramp.h"
 #include "emulator/fleet/sender.h"
+#include "kube/client/certificate_manager.h"
 #include "kube/client/reflector.h"
 
 namespace ghostfleet::emulator {
@@ -34,13 +36,21 @@ struct ShardConfig {
   std::vector<std::shared_ptr<const agent::NodeClass>> classes;  // by group
   std::shared_ptr<const agent::PodOptions> pods;
   bool run_pods = true;
+  bool second_is_primary = false;  // FleetOptions
   ConnectionMode connections = ConnectionMode::kShared;
   kube::http::HttpClientOptions http;
   std::string path_prefix;
   kube::ClientAuth auth;
+  IdentityOptions identity;
+  kube::http::HttpClientOptions bootstrap_http;  // with identity.per_node: to request certificates
+  kube::ClientAuth bootstrap_auth;
   double register_rate = 0;
+  double event_rate = 0;  // of this shard; 0: no limit
+  bool protobuf = false;  // as a kubelet encodes
   uint64_t seed = 1;
   std::function<void(const std::string&)> notice;
+  // A node holds a serving certificate.
+  std::function<void(uint32_t node, const std::shared_ptr<const kube::http::TlsIdentity>&)> serving_ready;
   std::function<void()> node_settled;  // a node became Ready for the first time or turned out not to be ours
 };
 
@@ -65,11 +75,16 @@ class Shard final : private AnswerSink {
   void node_deleted(uint32_t row, const agent::NodeUid& uid);
   void pod_seen(uint32_t row, std::string json);
   void pod_deleted(uint32_t row, const std::string& ns, const std::string& name, const std::string& uid);
+  void set_static_pods(uint32_t row, std::vector<agent::StaticManifest> manifests);
+  // For the node's own server: its pods as they are now, and a call of the API server as that node.
+  std::vector<agent::PodView> describe_pods(uint32_t row, const agent::PodPick& pick) const;
+  void call_api(uint32_t row, kube::ApiCall call, kube::ApiCallback done);
 
  private:
   class RowHost;
   class PodHost;
   class LinkWatch;
+  class NodeCertificate;
   struct NodePods;
   struct NodeLink;
   static constexpr agent::Tag kFactsTag = agent::Tag{1} << 62;  // our own GET of a Node, for its pods
@@ -83,6 +98,8 @@ class Shard final : private AnswerSink {
     kSeenReady = 64,
     kGoneFlag = 128,
     kConflicted = 256,
+    kCertified = 512,
+    kUnhealthy = 1024,  // of its devices some
   };
 
   void on_answer(uint32_t row, agent::Tag tag, const agent::ApiResponse& response) override;
@@ -96,10 +113,12 @@ class Shard final : private AnswerSink {
   uint32_t node_of(uint32_t row) const { return row * config_.count + config_.number; }
   const agent::NodeClass& class_of(uint32_t row) const;
   kube::KubeClient& client_of(uint32_t row);
+  NodeLink& link_of(uint32_t row);
   RowHost& host(uint32_t row);
   void send(uint32_t row, const agent::ApiRequest& request);
   void settle(uint32_t row);
   void notice(uint32_t row, agent::NodeNotice what, std::string_view detail);
+  void say(uint32_t row, std::string_view text);  // a notice about a node; at most two a second, the rest is dropped
   void count(uint32_t row, Flag flag, bool on, Gauge& gauge, uint64_t* number);
   void conflict_seen(uint32_t row, agent::Tag tag, int status);
 
@@ -107,9 +126,13 @@ class Shard final : private AnswerSink {
   NodePods& pods_of(uint32_t row);
   agent::PodManager& manager_of(uint32_t row, NodePods& pods);
   void run_pending(uint32_t row);
+  void send_for_pod(uint32_t row, const agent::ApiRequest& request);
+  void note_references(uint32_t row, NodePods& pods, const kube::Json& pod);
   void facts_answered(uint32_t row, const agent::ApiResponse& response);
   void update_facts(uint32_t row, const std::string& node_json);
+  void look_at_devices(uint32_t row, const std::string& node_json);
   void count_pods(NodePods& pods);
+  bool may_write_event() { return event_budget_.take(loop_.now()); }
   void arm_pod_timer(uint32_t row, agent::Tag tag, TimePoint at);
   void disarm_pod_timer(uint32_t row, agent::Tag tag);
   void pod_timer_fired(uint32_t slot);
@@ -117,10 +140,17 @@ class Shard final : private AnswerSink {
   // per-node connections
   void open_watch(uint32_t row, agent::NodeWatch watch);
 
+  // per-node identity (shard_identity.cc)
+  void begin_node(uint32_t row);
+  void start_machine(uint32_t row);
+  void begin_serving_certificate(uint32_t row);
+  kube::KubeClient& bootstrap_client();
+
   ShardConfig config_;
   EventLoop loop_;
   ShardStats stats_;
   Rng rng_;
+  TokenBucket event_budget_;
   Ramp ramp_;
   std::vector<agent::NodeMachine> machines_;
   std::vector<uint16_t> flags_;
@@ -135,13 +165,15 @@ class Shard final : private AnswerSink {
   std::unordered_map<uint32_t, std::unique_ptr<NodePods>> pods_;
   std::unique_ptr<RowHost> host_;
   Sender sender_;
+  kube::CertificateManagerOptions client_certificates_, serving_certificates_;
   std::unique_ptr<kube::KubeClient> client_;      // shared mode
+  std::unique_ptr<kube::KubeClient> bootstrap_;   // per-node identity
   std::vector<std::unique_ptr<NodeLink>> links_;  // per-node mode
   std::thread thread_;
   uint32_t next_row_ = 0;
   bool registering_ = false;
-  uint64_t registered_ = 0, ready_ = 0, not_ours_ = 0, deleted_ = 0;
-  size_t pod_count_ = 0, running_count_ = 0;
+  uint64_t registered_ = 0, ready_ = 0, not_ours_ = 0, deleted_ = 0, certificates_ = 0;
+  size_t pod_count_ = 0, running_count_ = 0, finished_count_ = 0;
   uint64_t lease_conflicts_ = 0;
   Duration batch_{0};
   TimePoint next_tick_at_;  // zero: inside a tick

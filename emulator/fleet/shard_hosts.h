@@ -4,6 +4,7 @@
 // Thread rule: the shard's loop.
 #pragma once
 
+#include "emulator/fleet/object_watches.h"
 #include "emulator/fleet/shard.h"
 
 namespace ghostfleet::emulator {
@@ -24,11 +25,16 @@ class Shard::RowHost final : public agent::NodeHost {
   void send(agent::ApiRequest request) override { shard_.send(row_, request); }
   void arm(agent::Tag tag, TimePoint at) override;
   void disarm(agent::Tag tag) override;
+  bool may_write_event() override { return shard_.may_write_event(); }
+  void event_dropped(agent::EventDrop why) override { shard_.stats_.events_dropped[static_cast<size_t>(why)]->add(); }
   const agent::NodeClass& node_class() const override { return shard_.class_of(row_); }
   const std::string& name() override;
   const agent::NodeIdentity& identity() override;
   void open_watch(agent::NodeWatch watch) override { shard_.open_watch(row_, watch); }
   void notice(agent::NodeNotice what, std::string_view detail) override { shard_.notice(row_, what, detail); }
+  void heartbeat_failed() override {
+    if (!shard_.client_) shard_.client_of(row_).http().close_idle();
+  }
   void renewed(Duration lateness) override {
     shard_.stats_.renewals.add();
     shard_.stats_.lateness.record(lateness);
@@ -42,15 +48,23 @@ class Shard::RowHost final : public agent::NodeHost {
   agent::NodeIdentity identity_;
 };
 
-class Shard::PodHost final : public agent::Host {
+class Shard::PodHost final : public agent::Host, public agent::NodeListener {
  public:
   PodHost(Shard& shard, uint32_t row) : shard_(shard), row_(row) {}
   TimePoint now() const override { return shard_.loop_.now(); }
   WallTime wall_now() const override { return SystemClock::instance().wall_now(); }
   Rng& rng() override { return shard_.rng_; }
-  void send(agent::ApiRequest request) override { shard_.send(row_, request); }
+  void send(agent::ApiRequest request) override { shard_.send_for_pod(row_, request); }
   void arm(agent::Tag tag, TimePoint at) override { shard_.arm_pod_timer(row_, tag, at); }
   void disarm(agent::Tag tag) override { shard_.disarm_pod_timer(row_, tag); }
+  bool may_write_event() override { return shard_.may_write_event(); }
+  void event_dropped(agent::EventDrop why) override { shard_.stats_.events_dropped[static_cast<size_t>(why)]->add(); }
+  void pressure_changed(unsigned pressure) override {
+    shard_.machines_[row_].set_pressure(shard_.host(row_), pressure);
+  }
+  void reclaiming(std::string_view resource) override {
+    shard_.machines_[row_].reclaiming(shard_.host(row_), resource);
+  }
 
  private:
   Shard& shard_;
@@ -63,9 +77,12 @@ struct Shard::NodePods {
   agent::NodeFacts facts;
   std::unordered_map<agent::Tag, uint32_t> timers;  // to slots; destroyed after the manager that disarms them
   std::unique_ptr<agent::PodManager> manager;
+  std::unique_ptr<ObjectWatches> objects;                         // in full fidelity
+  std::optional<std::vector<agent::StaticManifest>> static_pods;  // that the manager has not been told of
   std::vector<std::string> pending;  // pods that came before the node was registered or its facts known
-  bool asking = false;               // a GET of the Node is on its way
-  size_t counted = 0, counted_running = 0;
+  agent::UnhealthyDevices unhealthy;
+  bool asking = false;  // a GET of the Node is on its way
+  size_t counted = 0, counted_running = 0, counted_finished = 0;
 };
 
 // Forwards what a node's own watch tells.
@@ -76,6 +93,7 @@ class Shard::LinkWatch final : public kube::ReflectorHandler {
   void on_modified(const kube::ObjectView& object) override;
   void on_deleted(const kube::ObjectView& object) override;
   void on_synced() override {}
+  agent::NodeWatch watch() const { return watch_; }
   std::unique_ptr<kube::Reflector> reflector;
 
  private:
@@ -85,9 +103,37 @@ class Shard::LinkWatch final : public kube::ReflectorHandler {
   std::unordered_map<std::string, std::string> uids_;  // of pods, by namespace/name
 };
 
+// A certificate of one node: what its manager asks of the node.
+class Shard::NodeCertificate final : public kube::CertificateHost {
+ public:
+  using Kind = CertificateFolder::Kind;
+  NodeCertificate(Shard& shard, uint32_t row, Kind kind);
+  void start() { manager_.start(); }
+  const std::shared_ptr<const kube::http::TlsIdentity>& identity() const { return identity_; }
+
+  EventLoop& loop() override { return shard_.loop_; }
+  Rng& rng() override { return shard_.rng_; }
+  kube::KubeClient& signing_client(bool have_certificate) override;
+  kube::KubeClient& approving_client() override { return shard_.bootstrap_client(); }
+  kube::SigningSubject subject() override;
+  Result<std::string> load() override;
+  Status save(const std::string& pem) override;
+  void certificate_ready(const std::shared_ptr<const kube::http::TlsIdentity>& identity, bool renewed) override;
+  void certificate_expired() override;
+  void certificate_failed(const Status& why) override;
+
+ private:
+  Shard& shard_;
+  uint32_t row_;
+  Kind kind_;
+  std::shared_ptr<const kube::http::TlsIdentity> identity_;
+  kube::CertificateManager manager_;
+};
+
 struct Shard::NodeLink {
   std::unique_ptr<kube::KubeClient> client;
-  std::vector<std::unique_ptr<LinkWatch>> watches;  // destroyed before the client
+  std::unique_ptr<NodeCertificate> certificate, serving;  // null: shared identity; their requests use the client
+  std::vector<std::unique_ptr<LinkWatch>> watches;        // destroyed before the client
 };
 
 }  // namespace ghostfleet::emulator

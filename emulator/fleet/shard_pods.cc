@@ -1,4 +1,6 @@
 // The pods of a shard's nodes, and the watches of nodes that have a connection of their own.
+#include <fmt/format.h>
+
 #include "agent/node/json_scan.h"
 #include "emulator/fleet/node_facts.h"
 #include "emulator/fleet/shard_hosts.h"
@@ -20,10 +22,20 @@ agent::PodManager& Shard::manager_of(uint32_t row, NodePods& pods) {
   pods.facts.host_ip = identity.internal_ip;
   pods.facts.uid = machines_[row].uid().to_string();
   pods.facts.pod_ip = [names = config_.names, node](uint32_t n) { return names->pod_ip(node, n); };
+  if (config_.names->has_second()) {
+    pods.facts.second_host_ip = identity.second_ip;
+    pods.facts.second_pod_ip = [names = config_.names, node](uint32_t n) { return names->second_pod_ip(node, n); };
+    if (config_.second_is_primary) {
+      std::swap(pods.facts.host_ip, pods.facts.second_host_ip);
+      std::swap(pods.facts.pod_ip, pods.facts.second_pod_ip);
+    }
+  }
   if (!pods.facts.object) {
     pods.facts.object = node_facts_object(class_of(row).node_body(identity, SystemClock::instance().wall_now(), {}));
   }
+  pods.facts.listener = &pods.host;
   pods.manager = agent::PodManager::create(pods.facts, config_.pods, pods.host);
+  if (!pods.unhealthy.empty()) pods.manager->set_unhealthy_devices(pods.unhealthy);
   return *pods.manager;
 }
 
@@ -39,7 +51,7 @@ void Shard::run_pending(uint32_t row) {
   const auto it = pods_.find(row);
   if (it == pods_.end()) return;
   NodePods& pods = *it->second;
-  if (pods.pending.empty() || pods.asking || (flags_[row] & kRegisteredFlag) == 0) return;
+  if ((pods.pending.empty() && !pods.static_pods) || pods.asking || (flags_[row] & kRegisteredFlag) == 0) return;
   if (!pods.manager && !pods.facts.object && (flags_[row] & kDeviates) != 0) {
     pods.asking = true;
     agent::ApiRequest get;
@@ -50,13 +62,43 @@ void Shard::run_pending(uint32_t row) {
   }
   agent::PodManager& manager = manager_of(row, pods);
   pods.facts.uid = machines_[row].uid().to_string();
+  if (pods.static_pods) manager.set_static_pods(std::move(*std::exchange(pods.static_pods, std::nullopt)));
   std::vector<std::string> pending;
   pending.swap(pods.pending);
   for (const std::string& text : pending) {
     const auto pod = kube::parse_json(text);
-    if (pod.ok()) manager.on_pod(*pod);
+    if (!pod.ok()) continue;
+    note_references(row, pods, *pod);
+    manager.on_pod(*pod);
   }
   count_pods(pods);
+}
+
+void Shard::set_static_pods(uint32_t row, std::vector<agent::StaticManifest> manifests) {
+  pods_of(row).static_pods = std::move(manifests);
+  run_pending(row);
+}
+
+// A kubelet does not GET the ConfigMaps and Secrets of its pods: it watches them and reads what the watch has told.
+void Shard::send_for_pod(uint32_t row, const agent::ApiRequest& request) {
+  bool secret = false;
+  std::string ns, name;
+  NodePods& pods = pods_of(row);
+  if (!pods.objects || request.verb != agent::Verb::kGet || !parse_object_target(request.target, &secret, &ns, &name)) {
+    return send(row, request);
+  }
+  pods.objects->read(secret, ns, name, [this, row, tag = request.tag](int status, std::string_view body) {
+    on_answer(row, tag, {status, body, Duration(0)});
+  });
+}
+
+void Shard::note_references(uint32_t row, NodePods& pods, const kube::Json& pod) {
+  if (client_ || !config_.pods->full_fidelity) return;
+  if (!pods.objects) pods.objects = std::make_unique<ObjectWatches>(client_of(row), rng_);
+  const std::string uid(kube::get_string(pod, "metadata.uid"));
+  const std::string_view phase = kube::get_string(pod, "status.phase");
+  if (phase == "Succeeded" || phase == "Failed") return pods.objects->remove_pod(uid);
+  pods.objects->add_pod(uid, kube::get_string(pod, "metadata.namespace"), pod);
 }
 
 void Shard::facts_answered(uint32_t row, const agent::ApiResponse& response) {
@@ -74,6 +116,24 @@ void Shard::update_facts(uint32_t row, const std::string& node_json) {
   if (object) it->second->facts.object = std::move(object);
 }
 
+// As a device plugin would tell its kubelet.
+void Shard::look_at_devices(uint32_t row, const std::string& node_json) {
+  const std::string_view text =
+      agent::scan_string(agent::scan_path(node_json, {"metadata", "annotations", kUnhealthyDevices}));
+  if (text.empty() && (flags_[row] & kUnhealthy) == 0) return;
+  const auto unhealthy = agent::parse_unhealthy(text);
+  if (!unhealthy.ok())
+    return say(row, fmt::format("annotation {}: {}", kUnhealthyDevices, unhealthy.error().message()));
+  flags_[row] = static_cast<uint16_t>(text.empty() ? flags_[row] & ~kUnhealthy : flags_[row] | kUnhealthy);
+  std::vector<std::pair<std::string, uint32_t>> counts;
+  for (const auto& [resource, indexes] : *unhealthy) counts.emplace_back(resource, indexes.size());
+  machines_[row].report_devices(host(row), counts, node_json);
+  if (!config_.pods->device_plugins) return;
+  NodePods& pods = pods_of(row);
+  pods.unhealthy = *unhealthy;
+  if (pods.manager) pods.manager->set_unhealthy_devices(pods.unhealthy);
+}
+
 void Shard::pod_deleted(uint32_t row, const std::string& ns, const std::string& name, const std::string& uid) {
   const auto it = pods_.find(row);
   if (it == pods_.end()) return;
@@ -81,9 +141,20 @@ void Shard::pod_deleted(uint32_t row, const std::string& ns, const std::string& 
   std::erase_if(pods.pending, [&uid](const std::string& json) {
     return agent::scan_string(agent::scan_path(json, {"metadata", "uid"})) == uid;
   });
+  if (pods.objects) pods.objects->remove_pod(uid);
   if (!pods.manager) return;
   pods.manager->on_pod_deleted(ns, name, uid);
   count_pods(pods);
+}
+
+std::vector<agent::PodView> Shard::describe_pods(uint32_t row, const agent::PodPick& pick) const {
+  const auto it = pods_.find(row);
+  if (it == pods_.end() || !it->second->manager) return {};
+  return it->second->manager->describe(pick);
+}
+
+void Shard::call_api(uint32_t row, kube::ApiCall call, kube::ApiCallback done) {
+  client_of(row).call(std::move(call), std::move(done));
 }
 
 void Shard::count_pods(NodePods& pods) {
@@ -93,6 +164,10 @@ void Shard::count_pods(NodePods& pods) {
   running_count_ += running - pods.counted_running;
   pods.counted = all;
   pods.counted_running = running;
+  const size_t finished = pods.manager->finished_count();
+  finished_count_ += finished - pods.counted_finished;
+  pods.counted_finished = finished;
+  stats_.pods_finished.set(static_cast<double>(finished_count_));
   stats_.pods.set(static_cast<double>(pod_count_));
   stats_.pods_running.set(static_cast<double>(running_count_));
 }
@@ -137,9 +212,14 @@ void Shard::pod_timer_fired(uint32_t slot) {
 void Shard::open_watch(uint32_t row, agent::NodeWatch watch) {
   if (client_) return;  // the hub watches for all
   kube::KubeClient& client = client_of(row);
+  for (const auto& open : links_[row]->watches) {
+    if (open->watch() == watch) return;  // a Node that came back
+  }
   const std::string name = config_.names->name(node_of(row));
   kube::ReflectorOptions options;
   options.seed = rng_.next();
+  options.protobuf = config_.protobuf;
+  options.metadata_only = watch != agent::NodeWatch::kOwnNode && watch != agent::NodeWatch::kPods;
   switch (watch) {
     case agent::NodeWatch::kOwnNode:
       options.path = "/api/v1/nodes";

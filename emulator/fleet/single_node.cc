@@ -1,5 +1,8 @@
 #include "emulator/fleet/single_node.h"
 
+#include <fmt/format.h>
+
+#include "base/hash.h"
 #include "emulator/fleet/fleet_impl.h"
 
 namespace ghostfleet::emulator {
@@ -12,10 +15,22 @@ class ForegroundNode final : public SingleNode {
   void stop() override { fleet_->stop(); }
   FleetStats snapshot() const override { return fleet_->snapshot(); }
   const MetricsRegistry& metrics() const override { return *fleet_->metrics().front(); }
+  std::string node_server() const override { return fleet_->node_server(); }
+  void set_static_pods(std::vector<agent::StaticManifest> manifests) override {
+    fleet_->set_static_pods(std::move(manifests));
+  }
 
  private:
   std::unique_ptr<Fleet> fleet_;
 };
+
+// Several agents on one machine do not share an address, unless names collide.
+std::string address_of(const NodeServerOptions& server, const std::string& name) {
+  if (server.mode == NodeServerMode::kPorts) return server.address;
+  if (server.mode == NodeServerMode::kOff) return "10.0.1.1";
+  const uint64_t hash = hash_text(name);
+  return fmt::format("127.64.{}.{}", 1 + hash % 250, 1 + hash / 250 % 250);
+}
 
 }  // namespace
 
@@ -32,10 +47,13 @@ Result<std::unique_ptr<SingleNode>> SingleNode::start(SingleNodeOptions options,
   auto names = FleetNames::create(options.fleet_name, f.groups);
   if (!names.ok()) return names.error();
   agent::NodeIdentity identity = options.identity;
-  if (identity.internal_ip.empty()) identity.internal_ip = names->identity(0).internal_ip;
+  NodeServerOptions& server = options.node_server;
+  server.mode = resolve_mode(server.mode, options.client.server_url);
+  if (identity.internal_ip.empty()) identity.internal_ip = address_of(server, identity.name);
   agent::derive_ids(options.fleet_name, &identity);
   names->set_only_identity(std::move(identity), options.pod_ip_prefix);
   f.client = std::move(options.client);
+  f.identity = std::move(options.credentials);
   f.name = options.fleet_name;
   f.connections = ConnectionMode::kPerNode;
   f.full_fidelity = true;
@@ -43,9 +61,14 @@ Result<std::unique_ptr<SingleNode>> SingleNode::start(SingleNodeOptions options,
   f.lease_duration = options.lease_duration;
   f.shards = 1;
   f.seed = options.seed;
+  f.node_server = std::move(server);
   f.adopt = options.adopt;
+  f.device_plugin_delay = options.device_plugin_delay;
+  f.second_pod_cidr = std::move(options.second_pod_cidr);
+  f.second_is_primary = options.second_is_primary;
   f.pods = std::move(options.pods);
   f.pods.full_fidelity = true;
+  f.pods.seed = options.seed;
   auto fleet = start_fleet(std::move(f), std::move(callbacks), std::move(names).value());
   if (!fleet.ok()) return fleet.error();
   return std::unique_ptr<SingleNode>(std::make_unique<ForegroundNode>(std::move(fleet).value()));

@@ -16,16 +16,21 @@ namespace ghostfleet::emulator {
 
 struct SingleNodeOptions {
   kube::ClientConfig client;
+  IdentityOptions credentials;   // with per_node: a certificate of its own, as a kubelet bootstraps
   agent::NodeIdentity identity;  // name is required; empty ids are derived from it
   agent::NodeTemplate node;
   // The label ghostfleet.dev/fleet; empty: none, and a node of that name that exists already is taken over, as a
   // kubelet does.
   std::string fleet_name;
   bool adopt = false;
+  Duration device_plugin_delay = Duration(-1);  // FleetOptions
   Duration lease_duration = std::chrono::seconds(40);
   agent::PodOptions pods;
   std::string pod_ip_prefix = "10.64.0.";  // the n-th pod gets prefix + (n mod 254 + 1)
+  std::string second_pod_cidr;             // FleetOptions
+  bool second_is_primary = false;
   uint64_t seed = 1;
+  NodeServerOptions node_server;
 };
 
 class SingleNode {
@@ -35,6 +40,8 @@ class SingleNode {
   virtual void stop() = 0;
   virtual FleetStats snapshot() const = 0;
   virtual const MetricsRegistry& metrics() const = 0;
+  virtual std::string node_server() const = 0;  // as Fleet
+  virtual void set_static_pods(std::vector<agent::StaticManifest> manifests) = 0;
 };
 
 }  // namespace ghostfleet::emulator

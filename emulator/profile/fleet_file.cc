@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "kube/api/names.h"
 
@@ -66,7 +67,31 @@ agent::NodeEvents events_of(const FleetSpec& f) {
   return f.events.value_or(nodes > kMostNodesWithEvents ? agent::NodeEvents::kNone : agent::NodeEvents::kFew);
 }
 
-void read_spec(ObjectReader spec, FleetSpec* f) {
+std::string template_of(const FleetSpec& f, const GroupSpec& g) {
+  if (!g.name_template.empty()) return g.name_template;
+  return g.name.empty() ? f.name + "-{index}" : f.name + "-" + g.name + "-{index}";
+}
+
+// Two groups that could not be told apart in this file, or whose nodes would have the same names.
+void check_group_names(const FleetSpec& f, std::vector<ObjectReader>* readers) {
+  std::unordered_map<std::string, size_t> names, templates;
+  for (size_t i = 0; i < f.groups.size(); ++i) {
+    const GroupSpec& group = f.groups[i];
+    ObjectReader& reader = (*readers)[i];
+    const auto [name, new_name] = names.try_emplace(group.name, i);
+    const auto [nodes, new_template] = templates.try_emplace(template_of(f, group), i);
+    if (!group.name.empty() && !new_name) {
+      reader.complain("name", group.name, fmt::format("groups[{}] has this name already", name->second));
+    } else if (!new_template) {
+      reader.complain(group.name_template.empty() ? "name" : "nameTemplate", group.name_template,
+                      fmt::format("its nodes would be named as those of groups[{}]: another name or nameTemplate is "
+                                  "expected",
+                                  nodes->second));
+    }
+  }
+}
+
+void read_spec(ObjectReader spec, const TextLoader& load, FleetSpec* f) {
   f->region = spec.text("region", "us-west-2");
   f->zones = spec.text_list("zones");
   f->connections = spec.one_of("connections", {"shared", "per-node"}, "shared") == "shared" ? ConnectionMode::kShared
@@ -75,8 +100,23 @@ void read_spec(ObjectReader spec, FleetSpec* f) {
   f->lease_duration = std::chrono::seconds(spec.integer("leaseDurationSeconds", 4, 3600, 40));
   f->seed = static_cast<uint64_t>(spec.integer("seed", 0, INT64_MAX, 1));
   if (spec.has("events")) f->events = read_events(&spec);
+  f->device_plugins = spec.boolean("devicePlugins", false);
+  if (const std::string hard = spec.text("evictionHard"); !hard.empty()) {
+    auto thresholds = agent::parse_thresholds(hard);
+    if (!thresholds.ok()) spec.complain("evictionHard", hard, thresholds.error().message());
+    if (thresholds.ok()) f->eviction.thresholds = std::move(thresholds).value();
+  }
+  f->second_pod_cidr = spec.text("secondPodCIDR");
+  f->second_is_primary = spec.one_of("primaryFamily", {"ipv4", "ipv6"}, "ipv4") == "ipv6";
+  if (f->second_is_primary && f->second_pod_cidr.empty())
+    spec.complain("primaryFamily", "ipv6", "secondPodCIDR with an IPv6 network is needed for it");
+  f->commands = spec.one_of("behavior", {"annotation", "command"}, "annotation") == "command";
   for (ObjectReader& item : spec.list("imageRules")) f->image_rules.push_back(read_image_rule(&item));
-  for (ObjectReader& item : spec.list("groups")) f->groups.push_back(read_group(&item));
+  f->behaviors = read_behavior_rules(&spec, load);
+  f->event_rate = spec.number("eventRate", 0, 1e6, 0);
+  std::vector<ObjectReader> groups = spec.list("groups");
+  for (ObjectReader& item : groups) f->groups.push_back(read_group(&item));
+  check_group_names(*f, &groups);
   if (f->groups.empty()) spec.complain("groups", "", "at least one group {count, profile} is expected");
   spec.finish();
 }
@@ -87,24 +127,21 @@ std::vector<std::string> zones_of(const FleetSpec& f, const GroupSpec& g) {
   return {f.region + "a", f.region + "b", f.region + "c"};
 }
 
-std::string template_of(const FleetSpec& f, const GroupSpec& g) {
-  if (!g.name_template.empty()) return g.name_template;
-  return g.name.empty() ? f.name + "-{index}" : f.name + "-" + g.name + "-{index}";
-}
-
 }  // namespace
 
-Result<FleetSpec> parse_fleet_file(std::string_view text, std::string file) {
+Result<FleetSpec> parse_fleet_file(std::string_view text, std::string file, TextLoader load) {
+  if (!load) load = load_beside(file);
   auto document = Document::parse(text, std::move(file));
   if (!document.ok()) return document.error();
   ObjectReader root(&*document, &document->root(), "");
   root.one_of("apiVersion", {"ghostfleet.dev/v1alpha1"}, "");
   root.one_of("kind", {"Fleet"}, "");
+  GF_RETURN_IF_ERROR(document->status());  // another kind of file: its fields would all be complained of
   FleetSpec f;
   ObjectReader metadata = root.object("metadata");
   f.name = metadata.required_text("name");
   metadata.finish();
-  read_spec(root.object("spec"), &f);
+  read_spec(root.object("spec"), load, &f);
   root.finish();
   GF_RETURN_IF_ERROR(document->status());
   return f;
@@ -142,6 +179,14 @@ Result<FleetOptions> make_fleet_options(const FleetSpec& spec, const ProfileCata
   o.seed = spec.seed;
   o.events = events_of(spec);
   if (!spec.image_rules.empty()) o.pods.image_rules = spec.image_rules;
+  o.pods.commands = spec.commands;
+  o.pods.device_plugins = spec.device_plugins;
+  o.pods.eviction = spec.eviction;
+  o.second_pod_cidr = spec.second_pod_cidr;
+  o.second_is_primary = spec.second_is_primary;
+  o.pods.behaviors = spec.behaviors;
+  o.pods.seed = spec.seed;
+  o.event_rate = spec.event_rate;
   for (const GroupSpec& g : spec.groups) {
     auto profile = profiles.find(g.profile);
     if (!profile.ok()) return profile.error();
@@ -150,6 +195,10 @@ Result<FleetOptions> make_fleet_options(const FleetSpec& spec, const ProfileCata
     group.name_template = template_of(spec, g);
     group.region = spec.region;
     group.zones = zones_of(spec, g);
+    for (const std::string& zone : group.zones) {
+      if (zone.empty() || !kube::check_label_value(zone).empty())
+        return invalid_argument(fmt::format("zone \"{}\": a name like us-west-2a is expected", zone));
+    }
     group.node = make_node_template(*profile, g.overrides);
     o.groups.push_back(std::move(group));
   }

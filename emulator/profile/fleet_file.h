@@ -10,9 +10,11 @@
 #include <string_view>
 #include <vector>
 
+#include "agent/behavior/behavior_rules.h"
 #include "agent/pod/pod_manager.h"
 #include "base/status.h"
 #include "emulator/fleet/fleet.h"
+#include "emulator/profile/behavior_file.h"
 #include "emulator/profile/profile.h"
 
 namespace ghostfleet::emulator {
@@ -41,9 +43,17 @@ struct FleetSpec {
   uint64_t seed = 1;
   std::optional<agent::NodeEvents> events;  // unset: few, or none for a fleet beyond kMostNodesWithEvents
   std::vector<agent::ImageRule> image_rules;
+  bool commands = false;        // agent::PodOptions::commands
+  bool device_plugins = false;  // agent::PodOptions
+  agent::EvictionRules eviction;
+  std::string second_pod_cidr;  // FleetOptions
+  bool second_is_primary = false;
+  std::shared_ptr<const agent::BehaviorRules> behaviors;
+  double event_rate = 0;  // events a second of the whole fleet; 0: no limit but each node's own
 };
 
-Result<FleetSpec> parse_fleet_file(std::string_view text, std::string file);
+// Histograms that the file names are read by `load`; absent: from the disk, beside the file.
+Result<FleetSpec> parse_fleet_file(std::string_view text, std::string file, TextLoader load = {});
 // A YAML list of {match: GLOB, pull: 5s} or {match: GLOB, error: NotFound}.
 Result<std::vector<agent::ImageRule>> parse_image_rules(std::string_view text, std::string file);
 

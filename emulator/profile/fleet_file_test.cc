@@ -75,15 +75,157 @@ TEST(FleetFile, AllComplaintsAtOnceWithLines) {
   EXPECT_NE(text.find("one of NoSchedule, PreferNoSchedule, NoExecute is expected"), std::string::npos) << text;
 }
 
+std::string complaint(const std::string& spec, const std::string& head = "") {
+  const auto f = parse_fleet_file(
+      head + "apiVersion: ghostfleet.dev/v1alpha1\nkind: Fleet\nmetadata: {name: demo}\nspec:\n" + spec, "f.yaml",
+      [](const std::string& path) -> Result<std::string> {
+        if (path == "runs.txt") return std::string("10s 20s 3\n");
+        if (path == "bad.txt") return std::string("10s 20s\n");
+        return not_found(path + ": no such file");
+      });
+  return f.ok() ? "" : f.error().message();
+}
+
+TEST(FleetFile, GroupsMustBeToldApart) {
+  EXPECT_EQ(complaint("  groups:\n  - {count: 5, profile: m5.large, nameTemplate: \"n-{index}\"}\n  - {count: 5, "
+                      "profile: m5.large, nameTemplate: \"n-{index}\"}\n"),
+            "f.yaml:7: spec.groups[1].nameTemplate: n-{index}: its nodes would be named as those of groups[0]: another "
+            "name or nameTemplate is expected");
+  EXPECT_EQ(complaint("  groups:\n  - {count: 5, profile: m5.large}\n  - {count: 5, profile: m5.large}\n"),
+            "f.yaml:7: spec.groups[1].name: its nodes would be named as those of groups[0]: another name or "
+            "nameTemplate is expected");
+  EXPECT_EQ(complaint("  groups:\n  - {count: 5, profile: m5.large, name: a}\n  - {count: 5, profile: m5.large, name: "
+                      "a, nameTemplate: \"x{index}\"}\n"),
+            "f.yaml:7: spec.groups[1].name: a: groups[0] has this name already");
+}
+
 TEST(FleetFile, NamesMustNotCollide) {
   auto f = parse_fleet_file(
-      "apiVersion: ghostfleet.dev/v1alpha1\nkind: Fleet\nmetadata: {name: demo}\nspec:\n  groups:\n  - {count: 5, "
-      "profile: m5.large, nameTemplate: \"n-{index}\"}\n  - {count: 5, "
-      "profile: m5.large, nameTemplate: \"n-{index}\"}\n",
+      "apiVersion: ghostfleet.dev/v1alpha1\nkind: Fleet\nmetadata: {name: demo}\nspec:\n  groups:\n  - {count: 50, "
+      "profile: m5.large, nameTemplate: \"n-{index}\"}\n  - {count: 1, profile: m5.large, nameTemplate: n-7}\n",
       "f.yaml");
   ASSERT_TRUE(f.ok()) << f.error().message();
   auto catalogue = ProfileCatalogue::load("");
   EXPECT_FALSE(make_fleet_options(*f, *catalogue).ok());
+}
+
+TEST(FleetFile, ZonesHaveNames) {
+  auto f = parse_fleet_file(
+      "apiVersion: ghostfleet.dev/v1alpha1\nkind: Fleet\nmetadata: {name: demo}\nspec:\n  zones: [a, \"\"]\n  groups:\n"
+      "  - {count: 5, profile: m5.large}\n",
+      "f.yaml");
+  ASSERT_TRUE(f.ok()) << f.error().message();
+  EXPECT_EQ(make_fleet_options(*f, *ProfileCatalogue::load("")).error().message(),
+            "zone \"\": a name like us-west-2a is expected");
+}
+
+TEST(FleetFile, KeysThatAreThereTwiceAndSecondDocuments) {
+  EXPECT_EQ(complaint("  seed: 1\n  groups:\n  - {count: 5, profile: m5.large}\n  seed: 2\n"),
+            "f.yaml:8: key \"seed\" is there twice: keep one of them");
+  EXPECT_EQ(complaint("  groups:\n  - {count: 5, count: 6, profile: m5.large}\n"),
+            "f.yaml:6: key \"count\" is there twice: keep one of them");
+  EXPECT_EQ(complaint("  groups:\n  - {count: 5, profile: m5.large}\n---\nkind: Fleet\n"),
+            "f.yaml:7: a second document begins here: a file holds one");
+  EXPECT_EQ(complaint("  groups:\n  - {count: 5, profile: m5.large}\n---\n", "# mine\n---\n"), "");
+}
+
+TEST(FleetFile, BehaviorRules) {
+  auto f = parse_fleet_file(R"(apiVersion: ghostfleet.dev/v1alpha1
+kind: Fleet
+metadata: {name: demo}
+spec:
+  seed: 7
+  eventRate: 200
+  histograms: {runs: runs.txt}
+  behaviorRules:
+  - match: {namespace: "team-*", labels: "app=train", owner: Job, image: "*/train:*", container: main}
+    behavior:
+      after: histogram(runs)
+      exit: {0: 0.95, 1: 0.05}
+      ready: uniform(5s, 20s)
+      stopAfter: 2s
+      log: ["step {n}", done]
+      logEvery: 1s
+      crash: 0.1
+      crashAfter: exponential(1h)
+      cpu: curve(0s:10%, 1m:80%)
+  - behavior: {exit: [1, 1, 0]}
+  groups:
+  - {count: 5, profile: m5.large}
+)",
+                            "f.yaml", [](const std::string&) { return std::string("10s 20s 3\n"); });
+  ASSERT_TRUE(f.ok()) << f.error().message();
+  auto o = make_fleet_options(*f, *ProfileCatalogue::load(""));
+  ASSERT_TRUE(o.ok()) << o.error().message();
+  EXPECT_EQ(o->pods.seed, 7u);
+  EXPECT_EQ(o->event_rate, 200);
+  const auto pod = [](const std::string& ns) {
+    return kube::parse_json(R"({"metadata":{"namespace":")" + ns + R"(","labels":{"app":"train"},
+        "ownerReferences":[{"kind":"Job","controller":true}]},"spec":{"containers":[{"name":"main","image":"r/train:1"}]}})")
+        .value();
+  };
+  const agent::BehaviorRules& rules = *o->pods.behaviors;
+  const auto rule_of = [&](const std::string& ns) {
+    const kube::Json p = pod(ns);
+    return rules.find(p, kube::get_array(p, "spec.containers")->at(0));
+  };
+  EXPECT_EQ(rule_of("team-a"), 0);
+  EXPECT_EQ(rule_of("other"), 1);
+  const agent::Script first = rules.apply(0, {});
+  ASSERT_NE(first.draws, nullptr);
+  EXPECT_EQ(first.draws->odds.size(), 2u);
+  EXPECT_EQ(first.draws->crash, 0.1);
+  EXPECT_EQ(first.log.size(), 2u);
+  EXPECT_EQ(first.stop_after, std::chrono::seconds(2));
+  EXPECT_EQ(rules.apply(1, {}).exits, (std::vector<int>{1, 1, 0}));
+}
+
+TEST(FleetFile, MistakesInBehaviorRules) {
+  const std::string tail = "  groups:\n  - {count: 5, profile: m5.large}\n";
+  EXPECT_EQ(complaint("  histograms: {a: none.txt, b: bad.txt, C: runs.txt}\n" + tail),
+            "f.yaml:5: spec.histograms.a: none.txt: none.txt: no such file\n"
+            "f.yaml:5: spec.histograms.b: bad.txt:1: 10s: a line FROM TO WEIGHT is expected, e.g. 5s 10s 12\n"
+            "f.yaml:5: spec.histograms.C: a name of lower-case letters, digits and - is expected");
+  EXPECT_EQ(
+      complaint("  behaviorRules:\n  - match: {labels: \"a in (\", owner: job}\n    behavior:\n      after: soon\n"
+                "      exit: {0: 0.5}\n      crashExit: 3\n      redy: 5s\n  - behavior: {}\n" +
+                tail),
+      "f.yaml:6: spec.behaviorRules[0].match.labels: \"a in (\": a label selector such as app=train,tier in (a, b) "
+      "is expected\n"
+      "f.yaml:6: spec.behaviorRules[0].match.owner: job: a kind such as Job or ReplicaSet, or None, is expected\n"
+      "f.yaml:8: spec.behaviorRules[0].behavior.after: \"soon\": not a duration such as 5s or 1m30s\n"
+      "f.yaml:9: spec.behaviorRules[0].behavior.exit: \"odds(0:0.5)\": the probabilities make 0.5, 1 is expected\n"
+      "f.yaml:10: spec.behaviorRules[0].behavior.crashExit: counts only with crash, the probability that an "
+      "attempt crashes\n"
+      "f.yaml:11: spec.behaviorRules[0].behavior.redy: unknown field; did you mean ready?\n"
+      "f.yaml:12: spec.behaviorRules[1].behavior: at least one of exit, after, ready, log, crash, cpu ... is "
+      "expected");
+}
+
+TEST(FleetFile, WhatNodesDoBesides) {
+  const std::string tail = "  groups:\n  - {count: 5, profile: m5.large}\n";
+  const auto f = parse_fleet_file(
+      "apiVersion: ghostfleet.dev/v1alpha1\nkind: Fleet\nmetadata: {name: d}\nspec:\n  devicePlugins: true\n"
+      "  evictionHard: memory.available<1Gi,pid.available<10%\n  secondPodCIDR: fd00::/48\n  primaryFamily: ipv6\n" +
+          tail,
+      "f.yaml");
+  ASSERT_TRUE(f.ok()) << f.error().message();
+  EXPECT_TRUE(f->device_plugins);
+  ASSERT_EQ(f->eviction.thresholds.size(), 2u);
+  EXPECT_EQ(f->eviction.thresholds[0].text, "1Gi");
+  EXPECT_EQ(f->second_pod_cidr, "fd00::/48");
+  EXPECT_TRUE(f->second_is_primary);
+  EXPECT_NE(complaint("  evictionHard: memory<1Gi\n" + tail).find("spec.evictionHard"), std::string::npos);
+  EXPECT_NE(complaint("  primaryFamily: ipv6\n" + tail).find("secondPodCIDR with an IPv6 network is needed"),
+            std::string::npos);
+}
+
+TEST(BehaviorRulesFile, OfItsOwn) {
+  EXPECT_TRUE(parse_behavior_rules("behaviorRules:\n- {behavior: {after: 5s}}\n", "r.yaml").ok());
+  EXPECT_EQ(parse_behavior_rules("- {behavior: {after: 5s}}\n", "r.yaml").error().message(),
+            "r.yaml: a mapping with behaviorRules (a list) and perhaps histograms is expected");
+  EXPECT_EQ(parse_behavior_rules("behaviourRules: []\n", "r.yaml").error().message(),
+            "r.yaml:1: behaviourRules: unknown field; did you mean behaviorRules?");
 }
 
 TEST(ImageRules, EitherPullOrError) {

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 
+#include "base/spelling.h"
 #include "kube/api/quantity.h"
 
 namespace ghostfleet::emulator {
@@ -28,21 +30,35 @@ std::optional<std::string> scalar(const Json& v) {
   return std::nullopt;
 }
 
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t above = row[j];
-      const bool same =
-          std::tolower(static_cast<unsigned char>(a[i - 1])) == std::tolower(static_cast<unsigned char>(b[j - 1]));
-      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (same ? 0 : 1)});
-      diagonal = above;
-    }
+std::string lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return out;
+}
+
+// The line of the "---" that begins a second document; 0: there is none.
+int second_document(std::string_view text) {
+  bool begun = false;
+  for (int line = 1; !text.empty(); ++line) {
+    const std::string_view l = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(l.size() + 1, text.size()));
+    const size_t first = l.find_first_not_of(" \t\r");
+    const bool separator = l.starts_with("---") && (l.size() == 3 || l.find_first_of(" \t\r", 3) == 3);
+    if (separator && begun) return line;
+    const bool content = first != std::string_view::npos && l[first] != '#' && l[0] != '%';
+    begun |= content && (!separator || l.find_first_not_of(" \t\r", 3) != std::string_view::npos);
   }
-  return row[b.size()];
+  return 0;
+}
+
+// "line 7: key "name" already set in map"
+std::pair<int, std::string> split_duplicate(std::string_view text) {
+  int line = 0;
+  text.remove_prefix(std::min(text.find_first_of("0123456789"), text.size()));
+  const auto end = std::from_chars(text.data(), text.data() + text.size(), line).ptr;
+  text.remove_prefix(static_cast<size_t>(end - text.data()));
+  text.remove_prefix(std::min(text.find("key "), text.size()));
+  return {line, std::string(text.substr(0, text.find(" already set")))};
 }
 
 }  // namespace
@@ -53,20 +69,48 @@ Result<Document> Document::parse(std::string_view text, std::string file) {
   auto root = kube::parse_yaml_with_lines(text, &d.lines_);
   if (!root.ok()) return root.error().with_context(d.file_);
   d.root_ = std::move(*root);
+  std::vector<std::string> duplicates;
+  (void)kube::parse_yaml(text, &duplicates);
+  for (const std::string& duplicate : duplicates) {
+    const auto [line, key] = split_duplicate(duplicate);
+    d.complaints_.push_back({line, fmt::format("{}:{}: {} is there twice: keep one of them", d.file_, line, key)});
+  }
+  const auto documents = kube::parse_yaml_documents(text);
+  if (!documents.ok()) return documents.error().with_context(d.file_);
+  if (documents->size() > 1) {
+    const int line = second_document(text);
+    d.complaints_.push_back(
+        {line, fmt::format("{}:{}: a second document begins here: a file holds one", d.file_, line)});
+  }
   return d;
 }
 
+// Of the field, or of what it is missing from.
+int Document::line_of(std::string_view path) const {
+  int line = lines_.line_of(path);
+  while (line == 0 && !path.empty()) {
+    const size_t cut = path.find_last_of(".[");
+    path = path.substr(0, cut == std::string_view::npos ? 0 : cut);
+    line = lines_.line_of(path);
+  }
+  return line;
+}
+
 void Document::complain(std::string_view path, std::string_view value, std::string_view what) {
-  const int line = lines_.line_of(path);
+  const int line = line_of(path);
   std::string text = line > 0 ? fmt::format("{}:{}: ", file_, line) : file_ + ": ";
   if (!path.empty()) text += fmt::format("{}: ", path);
   if (!value.empty()) text += fmt::format("{}: ", value);
-  complaints_.push_back(text + std::string(what));
+  complaints_.push_back({line, text + std::string(what)});
 }
 
 Status Document::status() const {
   if (complaints_.empty()) return Status();
-  return invalid_argument(fmt::format("{}", fmt::join(complaints_, "\n")));
+  std::vector<Complaint> in_order = complaints_;
+  std::stable_sort(in_order.begin(), in_order.end(), [](const auto& a, const auto& b) { return a.line < b.line; });
+  std::string text;
+  for (const Complaint& complaint : in_order) text += (text.empty() ? "" : "\n") + complaint.text;
+  return invalid_argument(text);
 }
 
 ObjectReader::ObjectReader(Document* document, const Json* node, std::string path)
@@ -80,11 +124,12 @@ ObjectReader::ObjectReader(Document* document, const Json* node, std::string pat
 }
 
 std::string ObjectReader::path_of(std::string_view key) const {
+  if (key.empty()) return path_;
   return path_.empty() ? std::string(key) : path_ + "." + std::string(key);
 }
 
 const Json* ObjectReader::take(std::string_view key) {
-  asked_.emplace_back(key);
+  if (std::find(asked_.begin(), asked_.end(), key) == asked_.end()) asked_.emplace_back(key);
   const Json* v = object_ == nullptr ? nullptr : object_->if_contains(key);
   return v == nullptr || v->is_null() ? nullptr : v;
 }
@@ -256,14 +301,11 @@ std::optional<int64_t> parse_count(std::string_view text) {
 }
 
 std::string nearest(std::string_view word, const std::vector<std::string>& known) {
+  const std::string typed = lower(word);
   std::string best;
-  size_t best_distance = 3;
   for (const std::string& k : known) {
-    const size_t d = edit_distance(word, k);
-    if (d < best_distance && d < std::max<size_t>(word.size() / 2 + 1, 2)) {
-      best_distance = d;
-      best = k;
-    }
+    if (!looks_like(typed, lower(k))) continue;
+    if (best.empty() || edit_distance(typed, lower(k)) < edit_distance(typed, lower(best))) best = k;
   }
   return best;
 }

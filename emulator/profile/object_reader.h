@@ -21,20 +21,26 @@ namespace ghostfleet::emulator {
 // One parsed file with its lines and the complaints about it.
 class Document {
  public:
-  // `file` is only for messages.
+  // `file` is only for messages. A key that is there twice and a second document are errors.
   static Result<Document> parse(std::string_view text, std::string file);
 
   const kube::Json& root() const { return root_; }
   void complain(std::string_view path, std::string_view value, std::string_view what);
-  // OK, or every complaint, one a line.
+  // OK, or every complaint, one a line, in the order of the file.
   Status status() const;
   const std::string& file() const { return file_; }
 
  private:
+  int line_of(std::string_view path) const;
+
   std::string file_;
   kube::Json root_;
   kube::YamlLines lines_;
-  std::vector<std::string> complaints_;
+  struct Complaint {
+    int line = 0;  // 0: of the file as a whole
+    std::string text;
+  };
+  std::vector<Complaint> complaints_;
 };
 
 using StringPairs = std::vector<std::pair<std::string, std::string>>;
@@ -45,6 +51,8 @@ class ObjectReader {
   ObjectReader(Document* document, const kube::Json* node, std::string path);
 
   bool has(std::string_view key) const;
+  // As it stands, for who reads it on; null when it is not there.
+  const kube::Json* value(std::string_view key) { return take(key); }
   std::string text(std::string_view key, std::string_view fallback = "");
   std::string required_text(std::string_view key);
   // A whole number; also "10k" and "1m" (thousands and millions) where `suffixes`.

@@ -97,6 +97,7 @@ Result<Profile> parse_profile(std::string_view text, std::string file) {
   ObjectReader root(&*document, &document->root(), "");
   root.one_of("apiVersion", {"ghostfleet.dev/v1alpha1"}, "ghostfleet.dev/v1alpha1");
   root.one_of("kind", {"NodeProfile"}, "NodeProfile");
+  GF_RETURN_IF_ERROR(document->status());  // another kind of file: its fields would all be complained of
   Profile p;
   ObjectReader metadata = root.object("metadata");
   p.name = metadata.required_text("name");
@@ -126,6 +127,16 @@ Result<Profile> parse_profile(std::string_view text, std::string file) {
   return p;
 }
 
+namespace {
+
+Result<Profile> read_profile_file(const std::string& file, const std::string& shown_as) {
+  auto text = read_file(file, 1 << 20);
+  if (!text.ok()) return text.error().with_context("profile");
+  return parse_profile(*text, shown_as);
+}
+
+}  // namespace
+
 Result<ProfileCatalogue> ProfileCatalogue::load(const std::string& user_dir) {
   ProfileCatalogue catalogue;
   for (const auto& [file, text] : embedded_profiles()) {
@@ -143,11 +154,12 @@ Result<ProfileCatalogue> ProfileCatalogue::load(const std::string& user_dir) {
   closedir(dir);
   std::sort(files.begin(), files.end());
   for (const std::string& file : files) {
-    auto text = read_file(file, 1 << 20);
-    if (!text.ok()) return text.error();
-    auto profile = parse_profile(*text, file);
-    if (!profile.ok()) return profile.error();
-    catalogue.profiles_[profile->name] = std::move(*profile);
+    auto profile = read_profile_file(file, file);
+    if (profile.ok()) {
+      catalogue.profiles_[profile->name] = std::move(*profile);
+    } else {
+      catalogue.broken_.push_back(profile.error());
+    }
   }
   return catalogue;
 }
@@ -156,15 +168,13 @@ Result<Profile> ProfileCatalogue::find(const std::string& name) const {
   const auto it = profiles_.find(name);
   if (it != profiles_.end()) return it->second;
   const bool path = name.find('/') != std::string::npos || (name.size() > 5 && name.substr(name.size() - 5) == ".yaml");
-  if (path) {
-    auto text = read_file(expand_home(name), 1 << 20);
-    if (!text.ok()) return text.error().with_context("profile");
-    return parse_profile(*text, name);
-  }
+  if (path) return read_profile_file(expand_home(name), name);
   const std::string near = nearest(name, names());
   if (!near.empty()) return not_found(fmt::format("no profile named {}; did you mean {}?", name, near));
-  return not_found(
-      fmt::format("no profile named {}; there are: {} (or give a file: ./mine.yaml)", name, fmt::join(names(), ", ")));
+  std::string text =
+      fmt::format("no profile named {}; there are: {} (or give a file: ./mine.yaml)", name, fmt::join(names(), ", "));
+  for (const Status& broken : broken_) text += "\nnot read: " + broken.message();
+  return not_found(text);
 }
 
 std::vector<std::string> ProfileCatalogue::names() const {

@@ -60,14 +60,18 @@ Result<Profile> parse_profile(std::string_view text, std::string file);
 
 class ProfileCatalogue {
  public:
-  // The embedded profiles, then every *.yaml of `user_dir` (may be empty or missing), which win.
+  // The embedded profiles, then every *.yaml of `user_dir` (may be empty or missing), which win. A file of the user's
+  // that cannot be read takes nothing else with it: see broken().
   static Result<ProfileCatalogue> load(const std::string& user_dir);
   // By name, or a path when `name` holds a slash or ends in .yaml. NotFound lists what is near or there.
   Result<Profile> find(const std::string& name) const;
   std::vector<std::string> names() const;
+  // What was wrong with the files that were left out.
+  const std::vector<Status>& broken() const { return broken_; }
 
  private:
   std::map<std::string, Profile> profiles_;
+  std::vector<Status> broken_;
 };
 
 // kube-reserved of the bootstrap's formulas.
