@@ -1,4 +1,5 @@
 // ghostfleet agent: one node in the foreground.
+#include <arpa/inet.h>
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -6,7 +7,10 @@
 
 #include "base/files.h"
 #include "cmd/commands.h"
+#include "cmd/eviction_flags.h"
 #include "cmd/fleet_run.h"
+#include "cmd/node_bootstrap.h"
+#include "cmd/static_pods.h"
 #include "emulator/fleet/single_node.h"
 #include "emulator/profile/profile.h"
 #include "kube/api/names.h"
@@ -17,10 +21,18 @@ namespace {
 
 struct AgentFlags {
   kube::KubeconfigFlags kubeconfig;
-  std::string node_name, profile, capacity, image_rules, for_time, summary, zone = "us-west-2a", region = "us-west-2",
-                                                                            internal_ip = "10.0.1.1";
+  BootstrapFlags bootstrap;
+  std::string plugin_delay, boot_id;
+  std::string node_name, profile, capacity, image_rules, behavior, behavior_rules, for_time, summary, zone, region,
+      internal_ip;
   std::vector<std::string> labels;
   int metrics_port = -1;
+  bool adopt = false;
+  uint64_t seed = 1;
+  NodeServerFlags node_server;
+  std::string manifests, second_pod_cidr, primary_family;
+  bool device_plugins = false;
+  EvictionFlags eviction;
 };
 
 Result<agent::NodeTemplate> node_template(const AgentFlags& flags) {
@@ -49,13 +61,25 @@ Result<emulator::SingleNodeOptions> options_of(const AgentFlags& flags) {
   if (const auto bad = kube::check_dns1123_subdomain(flags.node_name); !bad.empty())
     return invalid_argument(fmt::format("--node-name \"{}\": {}", flags.node_name, bad.front()));
   o.identity.name = flags.node_name;
-  o.identity.zone = flags.zone;
-  o.identity.region = flags.region;
+  o.identity.zone = flags.zone.empty() ? "us-west-2a" : flags.zone;
+  o.identity.region = flags.region.empty() ? "us-west-2" : flags.region;
+  in_addr address{};
+  if (!flags.internal_ip.empty() && inet_pton(AF_INET, flags.internal_ip.c_str(), &address) != 1) {
+    return invalid_argument(
+        fmt::format("--node-ip \"{}\": an IPv4 address like 10.0.1.1 is expected", flags.internal_ip));
+  }
   o.identity.internal_ip = flags.internal_ip;
   auto node = node_template(flags);
   if (!node.ok()) return node.error();
   o.node = *node;
+  // A plain node has no place, unless somebody gives it one.
+  if (flags.profile.empty() && !flags.zone.empty()) o.node.labels.emplace_back("topology.kubernetes.io/zone", "{zone}");
+  if (flags.profile.empty() && !flags.region.empty())
+    o.node.labels.emplace_back("topology.kubernetes.io/region", "{region}");
   GF_RETURN_IF_ERROR(add_labels(flags.labels, &o.node));
+  auto node_server = node_server_options(flags.node_server, 1);
+  if (!node_server.ok()) return node_server.error();
+  o.node_server = *node_server;
   if (!flags.image_rules.empty()) {
     auto text = read_file(expand_home(flags.image_rules), 1 << 20);
     if (!text.ok()) return text.error().with_context("--image-rules");
@@ -63,7 +87,30 @@ Result<emulator::SingleNodeOptions> options_of(const AgentFlags& flags) {
     if (!rules.ok()) return rules.error();
     o.pods.image_rules = *rules;
   }
+  o.pods.commands = flags.behavior == "command";
+  o.pods.device_plugins = flags.device_plugins || !flags.profile.empty();
+  o.second_pod_cidr = flags.second_pod_cidr;
+  o.second_is_primary = flags.primary_family == "ipv6";
+  if (o.second_is_primary && o.second_pod_cidr.empty())
+    return invalid_argument("--primary-family ipv6: --second-pod-cidr with an IPv6 network is needed for it");
+  auto eviction = eviction_rules(flags.eviction);
+  if (!eviction.ok()) return eviction.error();
+  o.pods.eviction = *eviction;
+  auto behaviors = load_behavior_rules(flags.behavior_rules);
+  if (!behaviors.ok()) return behaviors.error();
+  o.pods.behaviors = std::move(*behaviors);
   return o;
+}
+
+Status set_plugin_delay(const std::string& text, emulator::SingleNodeOptions* options) {
+  if (text.empty()) return Status();
+  Duration delay{0};
+  if (!parse_duration(text, &delay) || delay.count() < 0)
+    return invalid_argument(fmt::format("--plugin-delay {}: a duration like 20s is expected", text));
+  options->device_plugin_delay = delay;
+  std::printf("extended resources of an existing Node become 0 at registration; those of the profile return after %s\n",
+              format_duration(delay).c_str());
+  return Status();
 }
 
 int run_agent(const AgentFlags& flags) {
@@ -71,26 +118,44 @@ int run_agent(const AgentFlags& flags) {
   if (!options.ok()) return fail(options.error(), kExitUsage);
   auto for_time = parse_for(flags.for_time);
   if (!for_time.ok()) return fail(for_time.error(), kExitUsage);
-  auto config = kube::load_client_config(flags.kubeconfig, kube::Environment::process());
+  if (Status bad = set_plugin_delay(flags.plugin_delay, &*options); !bad.ok()) return fail(bad, kExitUsage);
+  options->identity.boot_id = flags.boot_id;
+  options->adopt = flags.adopt;
+  options->seed = flags.seed;
+  auto config = node_config(flags.kubeconfig, flags.bootstrap, kube::Environment::process(), &options->credentials);
   if (!config.ok()) return fail(config.error());
   options->client = config->client;
+  const auto complain = [](const std::string& text) { std::fprintf(stderr, "%s\n", text.c_str()); };
+  std::optional<ManifestFolder> manifests;
+  if (!flags.manifests.empty()) {
+    auto folder = ManifestFolder::open(expand_home(flags.manifests), flags.node_name, complain);
+    if (!folder.ok()) return fail(folder.error(), kExitUsage);
+    manifests = std::move(*folder);
+  }
   auto run_file = RunFile::create("agent", flags.node_name);
   if (!run_file.ok()) return fail(run_file.error());
   emulator::FleetCallbacks callbacks;
-  callbacks.notice = [](const std::string& text) { std::fprintf(stderr, "%s\n", text.c_str()); };
+  callbacks.notice = complain;
   auto node = emulator::SingleNode::start(*options, callbacks);
   if (!node.ok()) return fail(node.error());
   std::printf("node %s on %s (context %s)\n", flags.node_name.c_str(), config->client.server_url.c_str(),
               config->context.c_str());
+  if (const std::string server = (*node)->node_server(); !server.empty())
+    std::printf("node server: %s\n", server.c_str());
   RunOptions run;
   run.for_time = *for_time;
   run.summary_file = flags.summary;
   run.metrics_port = flags.metrics_port;
   run.server = config->client.server_url;
-  const int code = watch_run(
-      run, *run_file, [&] { return (*node)->snapshot(); },
-      [&] { return std::vector<const MetricsRegistry*>{&(*node)->metrics()}; });
+  const auto look = [&] {
+    if (!manifests) return (*node)->snapshot();
+    if (auto changed = manifests->changes()) (*node)->set_static_pods(std::move(*changed));
+    return (*node)->snapshot();
+  };
+  const int code =
+      watch_run(run, *run_file, look, [&] { return std::vector<const MetricsRegistry*>{&(*node)->metrics()}; });
   (*node)->stop();
+  if (code == kExitOk) std::printf("the node stays; 'kubectl delete node %s' removes it\n", flags.node_name.c_str());
   return code;
 }
 
@@ -103,16 +168,47 @@ void add_agent(CLI::App& app, Runner* run) {
   command->add_option("--kubeconfig", flags->kubeconfig.kubeconfig,
                       "which cluster, and who the node is (default: KUBECONFIG, ~/.kube/config, or the pod's own)");
   command->add_option("--context", flags->kubeconfig.context, "context of the kubeconfig (default: current-context)");
+  add_bootstrap_flags(*command, &flags->bootstrap);
+  command->add_option(
+      "--boot-id", flags->boot_id,
+      "boot id of the node; another one than its Node shows makes an event Rebooted (default: from its name)");
+  command->add_option(
+      "--plugin-delay", flags->plugin_delay,
+      "as a kubelet without its device checkpoint: extended resources of a Node that exists become 0, the "
+      "profile's return after this time (default: values that are there are kept)");
   command->add_option("--node-name", flags->node_name, "name of the node")->required();
   command->add_option("--profile", flags->profile, "instance type, or a profile file");
   command->add_option("--capacity", flags->capacity,
                       "instead of a profile: cpu=16,memory=64Gi,pods=110,nvidia.com/gpu=8");
   command->add_option("--node-labels", flags->labels, "further labels: KEY=VALUE,...")->delimiter(',');
-  command->add_option("--zone", flags->zone, "zone label (default us-west-2a)");
-  command->add_option("--region", flags->region, "region label (default us-west-2)");
-  command->add_option("--node-ip", flags->internal_ip, "InternalIP of the node (default 10.0.1.1)");
+  command->add_option("--zone", flags->zone, "zone label (default with a profile us-west-2a)");
+  command->add_option("--region", flags->region, "region label (default with a profile us-west-2)");
+  command->add_option("--node-ip", flags->internal_ip,
+                      "InternalIP of the node (default: one that leads to its server)");
+  add_node_server_flags(*command, &flags->node_server);
+  add_eviction_flags(*command, &flags->eviction);
+  command
+      ->add_option("--behavior", flags->behavior,
+                   "what a container does follows from its pod's annotation alone (annotation, default) or also from "
+                   "its command line, where that is understood (command)")
+      ->check(CLI::IsMember({"annotation", "command"}));
+  command->add_option("--behavior-rules", flags->behavior_rules,
+                      "YAML file of behaviorRules and histograms: what the containers of many pods do "
+                      "(docs/fleet-file.md)");
+  command->add_option("--second-pod-cidr", flags->second_pod_cidr,
+                      "IPv6 network like fd00:10:64::/48: the node and its pods get a second address from it");
+  command->add_option("--primary-family", flags->primary_family, "which address comes first (default ipv4)")
+      ->check(CLI::IsMember({"ipv4", "ipv6"}));
+  command->add_flag("--device-plugins", flags->device_plugins,
+                    "extended resources come from device plugins: containers hold devices with ids and health (with a "
+                    "profile: always)");
+  command->add_option("--pod-manifest-path", flags->manifests,
+                      "folder of static pods' manifests, looked at each second: the node runs them, and shows each in "
+                      "the API as a mirror pod");
   command->add_option("--image-rules", flags->image_rules,
                       "YAML list of {match: GLOB, pull: 5s} or {match: GLOB, error: NotFound}");
+  command->add_option("--seed", flags->seed, "of everything that is left to chance (default 1)");
+  command->add_flag("--adopt", flags->adopt, "take over a node of a fleet that runs");
   command->add_option("--for", flags->for_time, "end cleanly after this time (2m, 90s)");
   command->add_option("--summary", flags->summary, "write a JSON summary to this file at the end");
   command

@@ -28,7 +28,7 @@ int run_fleet(const FleetFlags& flags, const ClusterFlags& cluster) {
   if (!plan.ok()) return fail(plan.error());
   auto config = kube::load_client_config(cluster.kubeconfig, kube::Environment::process());
   if (!config.ok()) return fail(config.error());
-  plan->options.client = config->client;
+  use_cluster(config->client, &plan->options);
   const std::string& name = plan->options.name;
   auto run_file = RunFile::create("fleet", name);
   if (!run_file.ok()) return fail(run_file.error());
@@ -44,6 +44,12 @@ int run_fleet(const FleetFlags& flags, const ClusterFlags& cluster) {
   std::printf("the nodes stay; 'ghostfleet down --fleet %s%s%s' removes them\n", name.c_str(),
               cluster.kubeconfig.kubeconfig.empty() ? "" : " --kubeconfig ", cluster.kubeconfig.kubeconfig.c_str());
   return code;
+}
+
+Status no_such_fleet(const std::string& name, const std::string& server, const std::vector<std::string>& others) {
+  return not_found(fmt::format("no node of a fleet named {} is on {}: nothing was removed ({})", name, server,
+                               others.empty() ? std::string("no other fleet is there")
+                                              : fmt::format("fleets there: {}", fmt::join(others, ", "))));
 }
 
 int run_down(const std::string& name, bool dry_run, bool keep_pods, bool force, const ClusterFlags& cluster) {
@@ -66,12 +72,13 @@ int run_down(const std::string& name, bool dry_run, bool keep_pods, bool force, 
   });
   if (terminal) std::fprintf(stderr, "\r\033[K");
   if (!report.ok()) return fail(report.error());
-  std::printf("fleet %s: %s %llu nodes, %llu leases, %llu CSINodes, %llu pods\n", name.c_str(),
-              dry_run ? "would remove" : "removed", static_cast<unsigned long long>(report->nodes),
-              static_cast<unsigned long long>(report->leases), static_cast<unsigned long long>(report->csi_nodes),
-              static_cast<unsigned long long>(report->pods));
-  if (report->nodes == 0 && report->kept_adopted == 0)
-    std::printf("no node of a fleet named %s is there\n", name.c_str());
+  if (report->nodes + report->kept_adopted == 0 && report->failed == 0)
+    return fail(no_such_fleet(name, config->client.server_url, report->other_fleets));
+  std::printf("%s\n",
+              fmt::format("fleet {}: {} {} nodes, {} leases, {} CSINodes, {} certificate signing requests, {} pods",
+                          name, dry_run ? "would remove" : "removed", report->nodes, report->leases, report->csi_nodes,
+                          report->signing_requests, report->pods)
+                  .c_str());
   if (report->kept_adopted > 0)
     std::printf("%llu adopted nodes were kept\n", static_cast<unsigned long long>(report->kept_adopted));
   for (const std::string& failure : report->failures) std::fprintf(stderr, "error: %s\n", failure.c_str());
@@ -103,7 +110,7 @@ void add_down(CLI::App& app, Runner* run) {
   auto force = std::make_shared<bool>(false);
   command->add_option("--fleet,--name", *name, "name of the fleet (default ghost)");
   add_cluster_flags(*command, cluster.get());
-  command->add_flag("--dry-run", *dry_run, "only say which nodes and pods would be removed");
+  command->add_flag("--dry-run", *dry_run, "only say how much would be removed");
   command->add_flag("--keep-pods", *keep_pods, "leave pods bound to the removed nodes to the pod garbage collector");
   command->add_flag("--force", *force, "also while the fleet runs on this machine");
   command->callback([=] { *run = [=] { return run_down(*name, *dry_run, *keep_pods, *force, *cluster); }; });

@@ -39,6 +39,7 @@ std::string health_line(const FleetStats& s, double renewals_per_second) {
                                  renewals_per_second, milliseconds(s.lateness_p50), milliseconds(s.lateness_p99),
                                  milliseconds(s.lateness_max));
   if (s.pods > 0) line += fmt::format("  pods {} running {}", s.pods, s.pods_running);
+  if (s.pods_finished > 0) line += fmt::format(" finished {}", s.pods_finished);
   if (s.not_ours > 0) line += fmt::format("  not ours {}", s.not_ours);
   if (s.deleted > 0) line += fmt::format("  deleted {}", s.deleted);
   if (s.not_ready_transitions > 0) line += fmt::format("  NotReady seen {}", s.not_ready_transitions);
@@ -158,6 +159,49 @@ Status apply_flags(const FleetFlags& flags, emulator::FleetSpec* spec) {
     if (!rules.ok()) return rules.error();
     spec->image_rules = *rules;
   }
+  if (!flags.behavior.empty()) spec->commands = flags.behavior == "command";
+  if (!flags.behavior_rules.empty()) {
+    auto rules = load_behavior_rules(flags.behavior_rules);
+    if (!rules.ok()) return rules.error();
+    spec->behaviors = std::move(*rules);
+  }
+  if (!flags.seed.empty()) {
+    const auto seed = parse_count(flags.seed);
+    if (!seed || *seed < 0) return invalid_argument(fmt::format("--seed {}: a whole number is expected", flags.seed));
+    spec->seed = static_cast<uint64_t>(*seed);
+  }
+  if (!flags.event_rate.empty()) {
+    const auto rate = parse_count(flags.event_rate);
+    if (!rate || *rate < 0 || *rate > 1000000)
+      return invalid_argument(
+          fmt::format("--event-rate {}: events per second from 1 to 1000000, or 0 (no limit of the fleet), is expected",
+                      flags.event_rate));
+    spec->event_rate = static_cast<double>(*rate);
+  }
+  return Status();
+}
+
+// Identity and fidelity, and the connections they need.
+Status apply_identity(const FleetFlags& flags, emulator::FleetOptions* o) {
+  using emulator::ConnectionMode;
+  const bool own = flags.identity == "per-node";
+  if ((own || flags.fidelity == "full") && flags.connections.empty()) o->connections = ConnectionMode::kPerNode;
+  if (own && o->connections == ConnectionMode::kShared)
+    return invalid_argument(
+        "--identity per-node: a certificate belongs to a connection; leave out --connections shared");
+  if (flags.fidelity == "full" && o->connections == ConnectionMode::kShared)
+    return invalid_argument("--fidelity full: a kubelet has its own connection; leave out --connections shared");
+  if (flags.fidelity == "light" && o->connections == ConnectionMode::kPerNode)
+    return invalid_argument(
+        "--fidelity light: nodes with connections of their own watch for themselves, as --fidelity full says");
+  if ((flags.serving_certificates || flags.approve_serving) && !own)
+    return invalid_argument("--serving-certificates: only nodes with --identity per-node request certificates");
+  o->full_fidelity = o->connections == ConnectionMode::kPerNode;
+  o->pods.full_fidelity = o->full_fidelity;
+  if (o->full_fidelity) o->events = agent::NodeEvents::kAll;
+  o->identity.per_node = own;
+  o->identity.approve_serving = flags.approve_serving;
+  o->identity.serving = flags.serving_certificates || flags.approve_serving;
   return Status();
 }
 
@@ -213,8 +257,36 @@ void add_fleet_flags(CLI::App& command, FleetFlags* flags, const std::string& de
                   "shared: heartbeats multiplexed over a few connections (default); per-node: a connection and watches "
                   "for each")
       ->check(CLI::IsMember({"shared", "per-node"}));
+  command
+      .add_option(
+          "--identity", flags->identity,
+          "shared: all nodes act with the kubeconfig's credentials (default); per-node: each is system:node:NAME "
+          "by a certificate it requests with them")
+      ->check(CLI::IsMember({"shared", "per-node"}));
+  command
+      .add_option("--fidelity", flags->fidelity,
+                  "light: only requests that change something (default); full: every request and watch of a kubelet, "
+                  "node by node")
+      ->check(CLI::IsMember({"light", "full"}));
+  command.add_flag("--serving-certificates", flags->serving_certificates,
+                   "with --identity per-node: nodes also request serving certificates (kubernetes.io/kubelet-serving)");
+  command.add_flag("--approve-serving", flags->approve_serving,
+                   "approve the serving certificates with the kubeconfig's credentials: no controller does");
   command.add_option("--register-rate", flags->register_rate,
                      "nodes registered per second (default auto: as fast as the server takes them)");
+  command
+      .add_option(
+          "--behavior", flags->behavior,
+          "what a container does follows from its pod's annotation alone (annotation, default) or also from its "
+          "command line, where that is understood (command)")
+      ->check(CLI::IsMember({"annotation", "command"}));
+  command.add_option("--behavior-rules", flags->behavior_rules,
+                     "YAML file of behaviorRules and histograms: what the containers of many pods do "
+                     "(docs/fleet-file.md)");
+  command.add_option("--seed", flags->seed, "of everything that is left to chance (default 1)");
+  command.add_option("--event-rate", flags->event_rate,
+                     "events per second of the whole fleet; what goes beyond is dropped and counted (default: only the "
+                     "limits of a kubelet, 50 a second for each node)");
   command.add_option("--image-rules", flags->image_rules,
                      "YAML list of {match: GLOB, pull: 5s} or {match: GLOB, error: NotFound}");
   command.add_option("--shards", flags->shards, "threads of the fleet (default: cores - 1, at most 8)")
@@ -225,6 +297,7 @@ void add_fleet_flags(CLI::App& command, FleetFlags* flags, const std::string& de
       .add_option("--metrics-port", flags->metrics_port,
                   "serve Prometheus metrics, /healthz and /readyz on 127.0.0.1:PORT (0: any port)")
       ->check(CLI::Range(0, 65535));
+  add_node_server_flags(command, &flags->node_server);
   command.add_flag("--adopt", flags->adopt, "take over nodes of the right name that this fleet did not create");
 }
 
@@ -233,6 +306,14 @@ Result<emulator::FleetSpec> fleet_spec(const FleetFlags& flags) {
   if (!spec.ok()) return spec;
   GF_RETURN_IF_ERROR(apply_flags(flags, &*spec));
   return spec;
+}
+
+Result<std::shared_ptr<const agent::BehaviorRules>> load_behavior_rules(const std::string& file) {
+  if (file.empty()) return std::shared_ptr<const agent::BehaviorRules>();
+  const std::string path = expand_home(file);
+  auto text = read_file(path, 16 << 20);
+  if (!text.ok()) return text.error().with_context("--behavior-rules");
+  return emulator::parse_behavior_rules(*text, path);
 }
 
 Result<Duration> parse_for(const std::string& text) {
@@ -267,8 +348,12 @@ Result<FleetPlan> plan_fleet(const FleetFlags& flags) {
   plan.options = std::move(*options);
   plan.options.adopt = flags.adopt;
   plan.options.shards = flags.shards;
+  GF_RETURN_IF_ERROR(apply_identity(flags, &plan.options));
   plan.for_time = *for_time;
   for (const auto& group : plan.options.groups) plan.nodes += group.count;
+  auto node_server = node_server_options(flags.node_server, static_cast<uint32_t>(plan.nodes));
+  if (!node_server.ok()) return node_server.error();
+  plan.options.node_server = std::move(*node_server);
   if (plan.options.connections == emulator::ConnectionMode::kPerNode) {
     GF_RETURN_IF_ERROR(need_open_files(plan.nodes + 200));
   }
@@ -281,6 +366,10 @@ int run_fleet_to_end(const FleetPlan& plan, const FleetFlags& flags, RunOptions 
   callbacks.notice = [](const std::string& text) { std::fprintf(stderr, "%s\n", text.c_str()); };
   auto fleet = emulator::Fleet::start(plan.options, callbacks);
   if (!fleet.ok()) return fail(fleet.error());
+  if (const std::string servers = (*fleet)->node_server(); !servers.empty()) {
+    std::printf("node servers:  %s (the first node's)\n", servers.c_str());
+    options.extra["node_server"] = servers;
+  }
   options.for_time = plan.for_time;
   options.summary_file = flags.summary;
   options.metrics_port = flags.metrics_port;
@@ -295,11 +384,22 @@ int run_fleet_to_end(const FleetPlan& plan, const FleetFlags& flags, RunOptions 
   return code;
 }
 
+void use_cluster(const kube::ClientConfig& client, emulator::FleetOptions* options) {
+  options->client = client;
+  if (!options->identity.per_node) return;
+  options->identity.folder = {emulator::fleet_certificate_folder(home_directory(), options->name, client),
+                              emulator::CertificateFolder::Layout::kFleet};
+}
+
 kube::JsonObject summary_of(const FleetStats& s) {
   kube::JsonObject errors;
   for (const auto& [kind, count] : s.errors) errors[kind] = count;
   kube::JsonObject requests;
   for (const auto& [what, count] : s.requests) requests[what] = count;
+  kube::JsonObject dropped;
+  for (const auto& [why, count] : s.events_dropped) {
+    if (count > 0) dropped[why] = count;
+  }
   return {{"nodes", s.nodes},
           {"ready", s.ready},
           {"ready_seconds", s.ready_seconds < 0 ? kube::Json() : kube::Json(s.ready_seconds)},
@@ -308,12 +408,16 @@ kube::JsonObject summary_of(const FleetStats& s) {
           {"not_ready_transitions", s.not_ready_transitions},
           {"pods", s.pods},
           {"pods_running", s.pods_running},
+          {"pods_finished", s.pods_finished},
+          {"certificates", s.certificates},
+          {"certificates_rotated", s.certificates_rotated},
           {"taken_over", s.taken_over},
           {"not_ours", s.not_ours},
           {"deleted", s.deleted},
           {"errors", std::move(errors)},
           {"cpu_seconds", cpu_seconds()},
           {"rss_bytes", rss_bytes()},
+          {"events_dropped", std::move(dropped)},
           {"requests", std::move(requests)}};
 }
 

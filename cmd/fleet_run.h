@@ -11,6 +11,7 @@
 
 #include "base/metrics.h"
 #include "base/status.h"
+#include "cmd/node_server_flags.h"
 #include "cmd/process.h"
 #include "emulator/fleet/fleet.h"
 #include "emulator/profile/fleet_file.h"
@@ -22,19 +23,24 @@ class App;
 namespace ghostfleet::cmd {
 
 struct FleetFlags {
-  std::string nodes, profile = "m5.large", file, name, connections, image_rules, for_time, summary, node_template;
-  std::string register_rate;
+  std::string nodes, profile = "m5.large", file, name, connections, image_rules, for_time, summary, node_template,
+                     behavior, behavior_rules, event_rate, seed;
+  std::string register_rate, identity, fidelity;
   std::vector<std::string> zones;
   std::string region;
   int metrics_port = -1;
   int shards = 0;
   bool adopt = false;
+  bool serving_certificates = false, approve_serving = false;
   bool nodes_given = false, profile_given = false, name_given = false;
+  NodeServerFlags node_server;
 };
 
 void add_fleet_flags(CLI::App& command, FleetFlags* flags, const std::string& default_name);
 // The spec of the flags or of the file; flags that contradict a file are errors.
 Result<emulator::FleetSpec> fleet_spec(const FleetFlags& flags);
+// The rules of --behavior-rules FILE; null when `file` is empty.
+Result<std::shared_ptr<const agent::BehaviorRules>> load_behavior_rules(const std::string& file);
 // "2m", or nothing when empty.
 Result<Duration> parse_for(const std::string& text);
 
@@ -46,6 +52,8 @@ struct FleetPlan {
   uint64_t nodes = 0;
 };
 Result<FleetPlan> plan_fleet(const FleetFlags& flags);
+// The part of the plan that depends on the cluster: its credentials, and where certificates of its nodes are kept.
+void use_cluster(const kube::ClientConfig& client, emulator::FleetOptions* options);
 
 // What ends a run and what it leaves.
 struct RunOptions {

@@ -78,7 +78,8 @@ int print_profiles(const std::string& output) {
     }
   }
   if (output == "json") std::printf("%s\n", kube::to_json(kube::JsonObject{{"items", std::move(items)}}).c_str());
-  return kExitOk;
+  for (const Status& broken : catalogue->broken()) std::fprintf(stderr, "error: %s\n", broken.message().c_str());
+  return catalogue->broken().empty() ? kExitOk : kExitUsage;
 }
 
 int print_version(const std::string& output) {

@@ -1,4 +1,6 @@
 // ghostfleet: the command line.
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
@@ -6,6 +8,7 @@
 #include "base/log.h"
 #include "cmd/commands.h"
 #include "cmd/process.h"
+#include "emulator/profile/object_reader.h"
 
 namespace ghostfleet::cmd {
 namespace {
@@ -21,11 +24,50 @@ void set_logging(int verbosity) {
   set_log_level(level);
 }
 
+std::string near_hint(const std::string& typed, const std::vector<std::string>& known) {
+  const std::string near = emulator::nearest(typed, known);
+  return near.empty() ? fmt::format("there are: {}", fmt::join(known, ", ")) : fmt::format("did you mean {}?", near);
+}
+
+std::vector<std::string> subcommand_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(sub->get_name());
+  return names;
+}
+
+std::vector<std::string> flag_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+// What was typed and is neither subcommand nor flag, and what may have been meant.
+int tell_unknown(const CLI::App& app) {
+  const std::vector<std::string> words = app.remaining(true);
+  const std::string typed = words.empty() ? std::string() : words[0].substr(0, words[0].find('='));
+  const std::vector<CLI::App*> chosen = app.get_subcommands();
+  std::string text;
+  if (typed.empty()) {
+    text = fmt::format("a subcommand is needed; there are: {}", fmt::join(subcommand_names(app), ", "));
+  } else if (chosen.empty()) {
+    text = fmt::format("\"{}\" is no subcommand; {}", typed, near_hint(typed, subcommand_names(app)));
+  } else {
+    text = fmt::format("ghostfleet {} does not take {}; {}", chosen[0]->get_name(), typed,
+                       near_hint(typed, flag_names(*chosen[0])));
+  }
+  std::fprintf(stderr, "error: %s\nRun with --help for more information.\n", text.c_str());
+  return kExitUsage;
+}
+
 int run(int argc, char** argv) {
   CLI::App app{"Emulated Kubernetes nodes by the hundred thousand: a fleet, an embedded control plane, one command."};
   app.name("ghostfleet");
-  app.require_subcommand(1);
+  app.require_subcommand(0, 1);  // a missing one is told by run(), which knows what was typed instead
   app.fallthrough();
+  app.set_version_flag("--version", "ghostfleet " GF_VERSION, "print the version");
   app.failure_message(CLI::FailureMessage::simple);
   app.footer("Start with:  ghostfleet up --nodes 1000 --profile trn2.48xlarge");
   int verbosity = 0;
@@ -36,18 +78,21 @@ int run(int argc, char** argv) {
   add_down(app, &runner);
   add_agent(app, &runner);
   add_controlplane(app, &runner);
+  add_image(app, &runner);
   add_status(app, &runner);
   add_profiles(app, &runner);
   add_version(app, &runner);
   add_completion(app, &runner);
   try {
     app.parse(argc, argv);
+  } catch (const CLI::ExtrasError&) {
+    return tell_unknown(app);
   } catch (const CLI::ParseError& e) {
     const int code = app.exit(e);
     return code == 0 ? kExitOk : kExitUsage;
   }
   set_logging(verbosity);
-  return runner ? runner() : kExitUsage;
+  return runner ? runner() : tell_unknown(app);
 }
 
 }  // namespace

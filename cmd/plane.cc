@@ -62,6 +62,11 @@ Result<std::unique_ptr<controlplane::ApiServer>> start_server(const PlaneOptions
   server.pki = &pki;
   server.managed_fields = o.managed_fields;
   server.allow_privileged = o.allow_privileged;
+  if (!o.kubelet_certificate_authority.empty()) {
+    Result<std::string> pem = read_file(o.kubelet_certificate_authority);
+    if (!pem.ok()) return pem.error().with_context("--kubelet-certificate-authority");
+    server.kubelet_ca_pem = std::move(*pem);
+  }
   server.store.history_bytes = 96u << 20;  // of nodes of 5 KB a minute in the steady state of 100,000
   server.max_in_flight = o.max_in_flight;
   server.max_mutating_in_flight = o.max_mutating_in_flight;
@@ -128,8 +133,10 @@ Status Plane::start_parts(const PlaneOptions& options) {
   if (!issuer.ok()) return issuer.error();
   ControllerManager::Options controllers;
   controllers.enabled = split_names(options.controllers);
+  controllers.node_monitor_grace_period = options.node_monitor_grace_period;
   controllers.root_ca_pem = pki_.ca().cert_pem;
   controllers.service_account_token = token_maker(std::move(*issuer));
+  controllers.authorizer = &server_->authorizer();
   controllers.sign_certificate = [this](const kube::Json& csr) { return sign(pki_, csr); };
   auto manager = ControllerManager::start(server_->api(), controllers);
   if (!manager.ok()) return manager.error().with_context("--controllers");

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/metrics.h"
 #include "base/status.h"
 #include "controlplane/apiserver/api_server.h"
@@ -25,10 +26,13 @@ struct PlaneOptions {
   std::string directory;    // holds pki/; made when missing
   std::string kubeconfig;   // where to write it
   std::string controllers = "all";
+  Duration node_monitor_grace_period = std::chrono::seconds(50);  // without a heartbeat, until a node is Unknown
   bool scheduler = true;
   bool managed_fields = true;
   bool allow_privileged = true;  // pods may ask for it, as in every distribution
-  int io_threads = 0;            // 0: half of the cores, at least 2
+  // File with the authority of the nodes' serving certificates; empty: they are not verified.
+  std::string kubelet_certificate_authority;
+  int io_threads = 0;  // 0: half of the cores, at least 2
   int max_in_flight = 400, max_mutating_in_flight = 200;
 };
 

@@ -15,7 +15,8 @@ namespace {
 
 struct PlaneFlags {
   std::string kubeconfig, controllers = "all", scheduler = "on", managed_fields = "on", allow_privileged = "on",
-                          data_dir, address = "127.0.0.1";
+                          data_dir, address = "127.0.0.1", kubelet_certificate_authority,
+                          node_monitor_grace_period = "50s";
   int port = 6443;
   bool port_given = false;
 };
@@ -28,6 +29,8 @@ void add_plane_flags(CLI::App& command, PlaneFlags* flags) {
       ->each([flags](const std::string&) { flags->port_given = true; });
   command.add_option("--controllers", flags->controllers,
                      "all, none, or names as kube-controller-manager has them, comma separated (-name leaves one out)");
+  command.add_option("--node-monitor-grace-period", flags->node_monitor_grace_period,
+                     "how long a node may be silent before it becomes Unknown (default 50s)");
   command.add_option("--scheduler", flags->scheduler, "on (default) or off")->check(CLI::IsMember({"on", "off"}));
   command
       .add_option("--managed-fields", flags->managed_fields,
@@ -37,10 +40,17 @@ void add_plane_flags(CLI::App& command, PlaneFlags* flags) {
       .add_option("--allow-privileged", flags->allow_privileged,
                   "on (default): pods may have privileged containers; off: as a bare kube-apiserver")
       ->check(CLI::IsMember({"on", "off"}));
+  command.add_option("--kubelet-certificate-authority", flags->kubelet_certificate_authority,
+                     "file with the authority that signed the nodes' serving certificates (default: they are not "
+                     "verified, as by kube-apiserver)");
 }
 
-PlaneOptions plane_options(const PlaneFlags& flags, const std::string& name) {
+Result<PlaneOptions> plane_options(const PlaneFlags& flags, const std::string& name) {
   PlaneOptions o;
+  const std::string& grace = flags.node_monitor_grace_period;
+  if (!parse_duration(grace, &o.node_monitor_grace_period) || o.node_monitor_grace_period < std::chrono::seconds(1))
+    return invalid_argument(
+        fmt::format("--node-monitor-grace-period {}: a duration of a second or more is expected, e.g. 50s", grace));
   o.name = name;
   o.address = flags.address;
   o.port = flags.port;
@@ -51,6 +61,7 @@ PlaneOptions plane_options(const PlaneFlags& flags, const std::string& name) {
   o.scheduler = flags.scheduler == "on";
   o.managed_fields = flags.managed_fields == "on";
   o.allow_privileged = flags.allow_privileged == "on";
+  o.kubelet_certificate_authority = expand_home(flags.kubelet_certificate_authority);
   return o;
 }
 
@@ -65,15 +76,16 @@ int run_up(const FleetFlags& flags, const PlaneFlags& plane_flags) {
   if (!plan.ok()) return fail(plan.error());
   auto run_file = RunFile::create("up", plan->options.name);
   if (!run_file.ok()) return fail(run_file.error());
-  PlaneOptions plane_opts = plane_options(plane_flags, plan->options.name);
-  plane_opts.max_in_flight = 20000;  // the fleet of this very process paces itself
-  plane_opts.max_mutating_in_flight = 20000;
-  auto plane = Plane::start(plane_opts);
+  auto plane_opts = plane_options(plane_flags, plan->options.name);
+  if (!plane_opts.ok()) return fail(plane_opts.error(), kExitUsage);
+  plane_opts->max_in_flight = 20000;  // the fleet of this very process paces itself
+  plane_opts->max_mutating_in_flight = 20000;
+  auto plane = Plane::start(*plane_opts);
   if (!plane.ok()) return fail(plane.error());
   print_plane(**plane);
   auto config = kube::load_client_config({(*plane)->kubeconfig(), ""}, kube::Environment::process());
   if (!config.ok()) return fail(config.error());
-  plan->options.client = config->client;
+  use_cluster(config->client, &plan->options);
   RunOptions run;
   run.server = (*plane)->url();
   run.extra["kubeconfig"] = (*plane)->kubeconfig();
@@ -85,9 +97,11 @@ int run_up(const FleetFlags& flags, const PlaneFlags& plane_flags) {
 int run_controlplane(const PlaneFlags& flags, const std::string& for_text) {
   auto for_time = parse_for(for_text);
   if (!for_time.ok()) return fail(for_time.error(), kExitUsage);
+  const auto options = plane_options(flags, "controlplane");
+  if (!options.ok()) return fail(options.error(), kExitUsage);
   auto run_file = RunFile::create("controlplane", "controlplane");
   if (!run_file.ok() && flags.data_dir.empty()) return fail(run_file.error());
-  auto plane = Plane::start(plane_options(flags, "controlplane"));
+  auto plane = Plane::start(*options);
   if (!plane.ok()) return fail(plane.error());
   print_plane(**plane);
   if (run_file.ok())

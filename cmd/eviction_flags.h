@@ -1,0 +1,26 @@
+// The flags of node-pressure eviction, as a kubelet has them, for `agent` and `fleet`.
+//
+// Thread rule: main thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "agent/pod/pressure.h"
+#include "base/status.h"
+
+namespace CLI {
+class App;
+}
+
+namespace ghostfleet::cmd {
+
+struct EvictionFlags {
+  std::string hard, soft, soft_grace, transition;
+  int64_t max_pod_grace = 0;
+};
+
+void add_eviction_flags(CLI::App& command, EvictionFlags* flags);
+Result<agent::EvictionRules> eviction_rules(const EvictionFlags& flags);
+
+}  // namespace ghostfleet::cmd
