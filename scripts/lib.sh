@@ -31,3 +31,20 @@ real_bin_dir() {
   key=$(cat "$GF_ROOT/tests/real/go.mod" "$GF_ROOT/tests/real/go.sum" "$GF_ROOT/tests/real/kubelet/main.go" | sha256sum | cut -c1-16)
   printf '%s/real/%s\n' "$GF_CACHE" "$key"
 }
+
+# The folder of programs taken out of Debian packages (docker-registry, containerd and its ctr).
+unpacked_bin_dir() { printf '%s/packages\n' "$GF_CACHE"; }
+
+# The same for Kubernetes' own end-to-end suite (e2e.test) and the program that runs it (ginkgo), in tests/real/e2e.
+e2e_bin_dir() {
+  local key
+  key=$(cd "$GF_ROOT/tests/real/e2e" && cat go.mod go.sum e2e.go | sha256sum | cut -c1-16)
+  printf '%s/e2e/%s\n' "$GF_CACHE" "$key"
+}
+
+# The same for metrics-server, in tests/real/metrics-server.
+metrics_server_dir() {
+  local key
+  key=$(cd "$GF_ROOT/tests/real/metrics-server" && cat go.mod go.sum | sha256sum | cut -c1-16)
+  printf '%s/metrics-server/%s\n' "$GF_CACHE" "$key"
+}

@@ -48,6 +48,7 @@ def flags(p):
     expect(p, "name template without index", [*fleet, "--nodes", "3", "--node-name", "same"], 2, r"\{index\}")
     expect(p, "fleet name", [*fleet, "--nodes", "1", "--name", "Not_A_Label"], 2, r"a DNS label is expected")
     expect(p, "--for", ["up", "--nodes", "1", "--for", "soon"], 2, r"a duration like 2m")
+    expect(p, "grace period", ["controlplane", "--node-monitor-grace-period", "soon"], 2, r"--node-monitor-grace-period soon: a duration of a second or more")
     expect(p, "capacity", ["agent", "--kubeconfig", p.kubeconfig, "--node-name", "x", "--capacity", "cpu=lots"], 2, r"\"lots\" is no quantity")
     port = p.server.rsplit(":", 1)[1]
     expect(p, "port in use", ["up", "--nodes", "1", "--name", "other", "--port", port, "--for", "1s"], 1, rf"{port}.*in use")
@@ -56,14 +57,61 @@ def flags(p):
     expect(p, "summary in no folder", [*fleet, "--nodes", "1", "--name", "full", "--summary", "/nosuch/x"], 1, r"--summary /nosuch/x: there is no folder /nosuch")
 
 
+def images(p):
+    pull = ["image", "pull", "registry.example/app"]
+    expect(p, "an image that is none", ["image", "pull", "Not/Valid"], 2, r'image "Not/Valid": .* is no repository')
+    expect(p, "a puller that is none", [*pull, "--puller", "fast"], 2, r"fast not in")
+    expect(p, "half a platform", [*pull, "--platform", "linux"], 2, r"OS/ARCHITECTURE is expected")
+    expect(p, "chunks of a byte", [*pull, "--concurrent-download-chunk-size", "1"], 2, r"64kb at least")
+    expect(p, "a stall that is no duration", [*pull, "--stall-timeout", "soon"], 2, r"--stall-timeout soon: a duration")
+    expect(p, "no docker config", [*pull, "--docker-config", "/nosuch"], 2, r"reading /nosuch: No such file")
+    expect(p, "an image that is not there", ["image", "rm", "registry.example/app", "--image-store", p.home + "/images"], 1, r"registry.example/app:latest is not in")
+
+
 def files(p):
     path = os.path.join(p.home, "fleet.yaml")
     with open(path, "w") as f:
         f.write("apiVersion: ghostfleet.dev/v1alpha1\nkind: Fleet\nmetadata: {name: x}\nspec:\n  groups:\n  - {count: 1, profil: m5.large}\n")
     expect(p, "fleet file", ["fleet", "--kubeconfig", p.kubeconfig, "-f", path], 2, r"fleet.yaml:6: spec.groups\[0\].profil: unknown field; did you mean profile\?")
     with open(path, "w") as f:
+        f.write("kind: Deployment\nspec: {replicas: 3, groups: 4}\n")
+    code, out = run(p, "fleet", "--kubeconfig", p.kubeconfig, "-f", path)
+    check("another kind of file: one complaint a mistake", code == 2 and "one of Fleet is expected" in out and "replicas" not in out, out)
+    with open(path, "w") as f:
+        f.write("apiVersion: ghostfleet.dev/v1alpha1\nkind: Fleet\nmetadata: {name: x}\nspec:\n  groups:\n  - {profile: m5.large}\n  imageRules:\n  - {match: a}\n")
+    expect(p, "complaints in the order of the file", ["fleet", "--kubeconfig", p.kubeconfig, "-f", path], 2,
+           r"fleet.yaml:6: spec.groups\[0\].count: is required\n.*fleet.yaml:8: spec.imageRules\[0\]: pull or error is expected")
+    head = "apiVersion: ghostfleet.dev/v1alpha1\nkind: Fleet\nmetadata: {name: x}\nspec:\n"
+    group = "  groups:\n  - {count: 1, profile: m5.large}\n"
+    for what, text, pattern in (
+        ("a key twice", head + group + "  seed: 1\n  seed: 2\n", r'fleet.yaml:8: key "seed" is there twice'),
+        ("a second document", head + group + "---\n" + head + group, r"fleet.yaml:7: a second document begins here"),
+        ("two groups of one name", head + group + "  - {count: 1, profile: m5.large}\n", r"fleet.yaml:7: spec.groups\[1\].name: its nodes would be named as those of groups\[0\]"),
+        ("a rule that makes no sense", head + "  behaviorRules:\n  - behavior: {after: soon, exit: {0: 0.5}}\n" + group,
+         r"fleet.yaml:6: spec.behaviorRules\[0\].behavior.exit: .*the probabilities make 0.5, 1 is expected\n.*fleet.yaml:6: spec.behaviorRules\[0\].behavior.after: .soon.: not a duration"),
+        ("a histogram that is not there", head + "  histograms: {runs: nosuch.txt}\n" + group, r"fleet.yaml:5: spec.histograms.runs: nosuch.txt: .*No such file"),
+    ):
+        with open(path, "w") as f:
+            f.write(text)
+        expect(p, what, ["fleet", "--kubeconfig", p.kubeconfig, "-f", path], 2, pattern)
+    with open(path, "w") as f:
         f.write("a: [\n")
     expect(p, "no YAML", ["fleet", "--kubeconfig", p.kubeconfig, "-f", path], 2, r"fleet.yaml")
+
+
+def command_line(p):
+    expect(p, "a subcommand that is none", ["fleeet", "--nodes", "3"], 2, r'"fleeet" is no subcommand; did you mean fleet\?')
+    expect(p, "no subcommand", [], 2, r"a subcommand is needed; there are: up, fleet")
+    expect(p, "a flag that is none", ["fleet", "--node", "3"], 2, r"ghostfleet fleet does not take --node; did you mean --nodes\?")
+    check("--version", run(p, "--version")[0] == 0)
+    expect(p, "an address that is none", ["agent", "--kubeconfig", p.kubeconfig, "--node-name", "a", "--node-ip", "300.1.1.1"], 2, r"--node-ip .300.1.1.1.: an IPv4 address")
+    folder = os.path.join(p.home, "profiles")
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, "bad.yaml"), "w") as f:
+        f.write("kind: NodeProfile\nmetadata: {name: bad}\nspec: {cpu: many, memoryMiB: 1024}\n")
+    code, out = run(p, "profiles")
+    check("a bad profile is named and hides no other", code == 2 and "trn2.48xlarge" in out and 'bad.yaml:3: spec.cpu: "many"' in out, out[-400:])
+    os.remove(os.path.join(folder, "bad.yaml"))
 
 
 def credentials(p):
@@ -99,6 +147,48 @@ def two_fleets(p):
     finally:
         first.terminate()
         first.wait()
+
+
+def rights(p):
+    """A removal that may not be finished is not begun."""
+    run(p, "fleet", "--kubeconfig", p.kubeconfig, "--nodes", "2", "--name", "half", "--for", "5s")
+    p.request("POST", "/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "half"}})
+    p.request("POST", "/apis/rbac.authorization.k8s.io/v1/clusterroles", {"metadata": {"name": "half"}, "rules": [
+        {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "delete"]}, {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}]})
+    p.request("POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", {"metadata": {"name": "half"}, "roleRef": {
+        "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "half"}, "subjects": [{"kind": "ServiceAccount", "name": "half", "namespace": "default"}]})
+    token = p.request("POST", "/api/v1/namespaces/default/serviceaccounts/half/token", {"spec": {"expirationSeconds": 3600}})[1]["status"]["token"]
+    text = re.sub(r"\n    client-certificate-data:.*\n    client-key-data:.*", "", open(p.kubeconfig).read())
+    path = os.path.join(p.home, "half")
+    with open(path, "w") as f:
+        f.write(re.sub(r"token: .*", "token: " + token, text))
+    expect(p, "down without all rights", ["down", "--kubeconfig", path, "--fleet", "half"], 3,
+           r"may not delete csinodes.storage.k8s.io, delete leases.coordination.k8s.io in namespace kube-node-lease: nothing was removed")
+    check("and nothing is half-removed", p.request("GET", "/api/v1/nodes/half-0")[0] == 200
+          and p.request("GET", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/half-1")[0] == 200)
+    expect(p, "down with all rights", ["down", "--kubeconfig", p.kubeconfig, "--fleet", "half"], 0, r"removed 2 nodes")
+    expect(p, "down of a fleet that is not there", ["down", "--kubeconfig", p.kubeconfig, "--fleet", "half"], 1, r"no node of a fleet named half is on https://.*fleets there: .*t")
+    expect(p, "an agent on a node of a running fleet", ["agent", "--kubeconfig", p.kubeconfig, "--node-name", "t-0", "--for", "1s"], 1,
+           r"node t-0 belongs to fleet t, which runs: its lease was renewed \d+ s ago; stop that fleet, choose another --node-name")
+    expect(p, "an address of another machine", ["fleet", "--kubeconfig", p.kubeconfig, "--nodes", "1", "--name", "far", "--kubelet-server", "ports", "--kubelet-address", "8.8.8.8", "--for", "1s"],
+           2, r"--kubelet-address 8.8.8.8: an address of this machine is expected")
+
+
+def unapproved(p):
+    """Certificates that nobody approves are told, with the way out."""
+    p.request("POST", "/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "asker"}})
+    p.request("POST", "/apis/rbac.authorization.k8s.io/v1/clusterroles", {"metadata": {"name": "asker"}, "rules": [
+        {"apiGroups": ["certificates.k8s.io"], "resources": ["certificatesigningrequests"], "verbs": ["create", "get", "list", "watch"]}]})
+    p.request("POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", {"metadata": {"name": "asker"}, "roleRef": {
+        "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "asker"}, "subjects": [{"kind": "ServiceAccount", "name": "asker", "namespace": "default"}]})
+    token = p.request("POST", "/api/v1/namespaces/default/serviceaccounts/asker/token", {"spec": {"expirationSeconds": 3600}})[1]["status"]["token"]
+    text = re.sub(r"\n    client-certificate-data:.*\n    client-key-data:.*", "", open(p.kubeconfig).read())
+    path = os.path.join(p.home, "asker")
+    with open(path, "w") as f:
+        f.write(re.sub(r"token: .*", "token: " + token, text))
+    code, text = run(p, "fleet", "--kubeconfig", path, "--nodes", "3", "--name", "asks", "--identity", "per-node", "--for", "20s")
+    check("certificates that nobody approves", code == 0 and re.search(
+        r"3 of the nodes wait for client certificates, which nobody approves.*--field-selector spec.signerName=kubernetes.io/kube-apiserver-client-kubelet", text), text[-800:])
 
 
 def foreign_node(p):
@@ -175,7 +265,7 @@ def slow_loris(p):
 
 def main():
     with Plane(sys.argv[1], nodes=3) as p:
-        for part in (flags, files, credentials, two_fleets, foreign_node, requests, slow_loris):
+        for part in (flags, command_line, files, images, credentials, two_fleets, rights, unapproved, foreign_node, requests, slow_loris):
             part(p)
         check("the server still answers", p.request("GET", "/api/v1/nodes")[0] == 200)
         check("a clean end", p.stop() == 0)

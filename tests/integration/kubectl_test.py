@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import urllib.request
 
 from plane import Plane
 
@@ -36,7 +37,8 @@ metadata: {name: settings, namespace: NS}
 data: {a: b}
 """
 
-# Command after `kubectl -n NS`, then what its output must match. {f} is a file with APP, {g} the same with image app:2 and 4 replicas.
+# Command after `kubectl -n NS`, then what its output must match (None: it must fail). {f} is a file with APP, {g} the same with image app:2 and 4 replicas.
+# What a command reads from its input is "typed". PORT-FORWARD TARGET PORT asks what answers behind a forwarded port.
 STEPS = [
     ("version", r"Server Version.*1\.36"),
     ("get nodes", r"t-0\s+Ready\s+<none>.*v1\.36"),
@@ -83,9 +85,21 @@ STEPS = [
     ("create job once --image=registry.example/app:1", r"created"),
     ("wait --for=condition=complete job/once --timeout=60s", r"condition met"),
     ("get jobs", r"once\s+(Complete\s+)?1/1"),
-    ("run lone --image=registry.example/app:1", r"created"),
+    ("run lone --image=registry.example/app:1 --port=8080", r"created"),
     ("wait --for=condition=Ready pod/lone --timeout=60s", r"condition met"),
     ("get events", r"Started"),
+    ("logs lone", r"\S"),
+    ("logs lone --tail=1 --timestamps", r"^\d{4}-\d\d-\d\dT\S+Z .*\n$"),
+    ("logs -f job/once --pod-running-timeout=30s", r"\S"),
+    ("logs nosuch", None),
+    ("exec lone -- echo hello world", r"^hello world$"),
+    ("exec lone -- sh -c {exit}", None),
+    ("exec -i lone -- cat", r"^typed$"),
+    ("cp {f} lone:/tmp/f.yaml", r""),
+    ("exec lone -- grep kind /tmp/f.yaml", r"kind: Deployment"),
+    ("cp lone:/tmp/f.yaml {copy}", r""),
+    ("get --raw /api/v1/nodes/t-0/proxy/healthz", r"^ok$"),
+    ("PORT-FORWARD pod/lone 8080", r"lone port 8080"),
     ("delete pod lone", r"deleted"),
     ("taint node t-2 example.com/x=y:NoSchedule", r"tainted"),
     ("describe node t-2", r"Taints:\s+example.com/x=y:NoSchedule"),
@@ -96,6 +110,7 @@ STEPS = [
     ("uncordon t-3 t-4", r"uncordoned"),
     ("auth can-i create pods", r"yes"),
     ("apply --server-side --force-conflicts -f {f}", r"serverside-applied"),
+    ("rollout status deployment/web --timeout=60s", r"successfully rolled out"),  # a status written between would be a conflict
     ("replace -f {f}", r"replaced"),
     ("delete -f {f}", r"deleted"),
     ("wait --for=delete pod -l app=web --timeout=60s", r""),
@@ -118,6 +133,26 @@ def versions():
     return list(found)
 
 
+def port_forward(command, target, port):
+    """Forwards any free port and answers what a GET there says."""
+    child = subprocess.Popen([*command, "port-forward", target, f":{port}"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL)
+    try:
+        line = child.stdout.readline()  # Forwarding from 127.0.0.1:45671 -> 8080
+        found = re.search(r"127\.0\.0\.1:(\d+)", line)
+        if not found:
+            return 1, line, child.stderr.read()
+        answers = []
+        for _ in range(3):  # several connections one after the other
+            with urllib.request.urlopen(f"http://127.0.0.1:{found[1]}/", timeout=30) as answer:
+                answers.append(answer.read().decode())
+        return 0, "".join(answers), ""
+    except OSError as error:
+        return 1, "", str(error)
+    finally:
+        child.terminate()
+        child.wait(20)
+
+
 def run_version(plane, kubectl, index):
     ns = f"v{index}"
     files = {}
@@ -125,6 +160,7 @@ def run_version(plane, kubectl, index):
         files[name] = os.path.join(plane.home, f"{name}{index}.yaml")
         with open(files[name], "w") as f:
             f.write(text.replace("NS", ns))
+    files.update(copy=os.path.join(plane.home, f"copy{index}.yaml"), exit="exit 3")
     editor = os.path.join(plane.home, "editor.sh")
     with open(editor, "w") as f:
         f.write(EDITOR)
@@ -134,13 +170,20 @@ def run_version(plane, kubectl, index):
     failed = 0
     for text, pattern in STEPS:
         words = [w.format(**files) for w in text.split(" ")]
+        command = [kubectl, "--kubeconfig", plane.kubeconfig, "-n", ns]
         try:
-            done = subprocess.run([kubectl, "--kubeconfig", plane.kubeconfig, "-n", ns, *words], capture_output=True, text=True, timeout=120, env=env, stdin=subprocess.DEVNULL)
+            if words[0] == "PORT-FORWARD":
+                done = subprocess.CompletedProcess(words, *port_forward(command, *words[1:]))
+            else:
+                done = subprocess.run([*command, *words], capture_output=True, text=True, timeout=120, env=env, input="typed\n")
         except subprocess.TimeoutExpired:
             print(f"FAIL {os.path.basename(kubectl)} {text}: no answer in 120 s", flush=True)
             failed += 1
             continue
-        good = (done.returncode == 0 or "--watch-only" in text) and re.search(pattern, done.stdout) is not None
+        if pattern is None:
+            good = done.returncode != 0
+        else:
+            good = (done.returncode == 0 or "--watch-only" in text) and re.search(pattern, done.stdout) is not None
         if not good:
             failed += 1
             print(f"FAIL {os.path.basename(kubectl)} {text}: exit code {done.returncode}\n{done.stdout[-600:]}\n{done.stderr[-600:]}", flush=True)

@@ -17,10 +17,9 @@ spec = importlib.util.spec_from_file_location("trace_diff", os.path.join(ROOT, "
 trace_diff = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(trace_diff)
 
-# The kubelet of the recordings had no cgroups: its in-place resize ends in an error that a real machine has not.
-ACCEPTED = {"resized"}
-# Light fidelity asks for no tokens and takes ConfigMaps and Secrets as there.
-LIGHT_ACCEPTED = ACCEPTED | {"no-configmap", "no-secret"}
+ACCEPTED = set()
+# Light fidelity asks for no tokens, takes other objects as there, and asks probes only when their answer can change something.
+LIGHT_ACCEPTED = {"no-configmap", "no-secret", "env-no-key", "volume-no-key", "pvc-missing", "no-pull-secret"}
 LIGHT_TEXTS = ("token requests:",)
 
 

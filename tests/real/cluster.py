@@ -22,6 +22,8 @@ kind: Policy
 rules:
 - level: RequestResponse
   userGroups: ["system:nodes"]
+- level: Metadata
+  userGroups: ["system:serviceaccounts:ghostfleet", "system:bootstrappers"]
 - level: None
 """
 
@@ -100,10 +102,10 @@ class Cluster:
 
     TOKEN = "admin-token-of-the-test"
 
-    def __init__(self, scheduler=True, controllers=True, nodes=(), flags=()):
+    def __init__(self, scheduler=True, controllers=True, nodes=(), flags=(), controller_flags=()):
         self.dir = tempfile.mkdtemp(prefix="gf-real-")
         self.with_scheduler, self.with_controllers = scheduler, controllers
-        self.node_users, self.extra_flags = list(nodes), list(flags)
+        self.node_users, self.extra_flags, self.controller_flags = list(nodes), list(flags), list(controller_flags)
         self.port, self.etcd_port, self.etcd_peer = free_port(), free_port(), free_port()
         self.server = f"https://127.0.0.1:{self.port}"
         self.audit = os.path.join(self.dir, "audit.log")
@@ -171,7 +173,7 @@ class Cluster:
             self.add("controller-manager", [program("kube-controller-manager"), "--kubeconfig", self.kubeconfig, "--root-ca-file", self.path("ca.crt"),
                                             "--service-account-private-key-file", self.path("sa.key"), "--cluster-signing-cert-file", self.path("ca.crt"),
                                             "--cluster-signing-key-file", self.path("ca.key"), "--secure-port", str(free_port()), "--bind-address", "127.0.0.1",
-                                            "--leader-elect=false", "--kube-api-qps=2000", "--kube-api-burst=4000", "--concurrent-job-syncs=10"])
+                                            "--leader-elect=false", "--kube-api-qps=2000", "--kube-api-burst=4000", "--concurrent-job-syncs=10", *self.controller_flags])
         if self.with_scheduler:
             self.write("scheduler.yaml", "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
                        f"clientConnection: {{kubeconfig: {self.kubeconfig}, qps: 2000, burst: 4000}}\nleaderElection: {{leaderElect: false}}\n")

@@ -70,9 +70,10 @@ class Start:
     """What a node asked in its first seconds."""
 
     def __init__(self, path, node):
-        self.writes, self.watches, self.kinds = [], set(), {}
+        self.writes, self.watches, self.kinds, self.agents = [], set(), {}, set()
         for e in audit_rows(path, "system:node:" + node):
             ref = e.get("objectRef", {})
+            self.agents.add(re.sub(r"kubernetes/\S+$", "kubernetes/COMMIT", e.get("userAgent", "none")))
             what = ref.get("resource", "") + ("/" + ref["subresource"] if ref.get("subresource") else "")
             if ref.get("resource") in ("pods", "serviceaccounts", "configmaps", "secrets"):
                 if e["verb"] != "watch":
@@ -101,8 +102,28 @@ class Start:
         return out
 
 
+def object_requests(path, node):
+    """What a node asked of ConfigMaps and Secrets: verb and query, without the names of namespaces, versions and times."""
+    out = set()
+    for e in audit_rows(path, "system:node:" + node):
+        ref = e.get("objectRef", {})
+        if ref.get("resource") not in ("configmaps", "secrets") or "pods-of-" not in ref.get("namespace", ""):
+            continue
+        uri = e["requestURI"].replace(ref["namespace"], "NS")
+        if "resourceVersion=" in uri:
+            continue  # a watch that goes on: when it does is chance
+        out.add(e["verb"] + " " + re.sub(r"(timeout(Seconds)?=)[^&]*", r"\1*", uri))
+    return out
+
+
+def compare_objects(kubelet, ghost):
+    return [f"the ghost does not ask {x}" for x in sorted(kubelet - ghost)] + [f"only the ghost asks {x}" for x in sorted(ghost - kubelet)]
+
+
 def compare_start(kubelet, ghost):
     faults = []
+    if kubelet.agents != ghost.agents:
+        faults.append(f"other user agents: kubelet {sorted(kubelet.agents)}, ghost {sorted(ghost.agents)}")
     for path in sorted(kubelet.watches - ghost.watches):
         faults.append(f"the ghost does not open {path}")
     for path in sorted(ghost.watches - kubelet.watches):
@@ -136,23 +157,26 @@ def wait_ready(c, node):
 def start_nodes(c, ghostfleet):
     for node in NODES:
         c.make_kubeconfig(f"{node}.kubeconfig", "token-of-" + node)
-    c.add("kubelet", [program("kubelet"), "--kubeconfig", c.path("kubelet-0.kubeconfig"), "--name", "kubelet-0", "--port", str(free_port()), "--extended", "nvidia.com/gpu=8"])
+        os.makedirs(c.path("manifests-" + node))
+    c.add("kubelet", [program("kubelet"), "--kubeconfig", c.path("kubelet-0.kubeconfig"), "--name", "kubelet-0", "--port", str(free_port()), "--extended", "nvidia.com/gpu=8",
+                      "--manifests", c.path("manifests-kubelet-0")])
     c.add("ghost", [ghostfleet, "agent", "--kubeconfig", c.path("ghost-0.kubeconfig"), "--node-name", "ghost-0", "--capacity", CAPACITY,
+                    "--pod-manifest-path", c.path("manifests-ghost-0"),
                     "--image-rules", c.write("images.yaml", IMAGE_RULES)], env={"GHOSTFLEET_HOME": c.path("home")})
     for node in NODES:
         wait_ready(c, node)
     time.sleep(2)  # the last events of the start are written within this time
 
 
-def record_both(c, pods, seconds):
+def record_both(c, pods, seconds, attempt):
     """The folders with the recordings of each node."""
     files = [os.path.join(DATA, "pods", p + ".json") for p in pods]
     recorders = []
     for node in NODES:
-        namespace = "pods-of-" + node
+        namespace = f"pods-of-{node}-{attempt}"
         c.post("/api/v1/namespaces", {"metadata": {"name": namespace}})
         wait_for(f"service account in {namespace}", lambda: c.get(f"/api/v1/namespaces/{namespace}/serviceaccounts/default"), 30)
-        recorders.append(Recorder(c, node, namespace, c.path("traces-" + node), seconds))
+        recorders.append(Recorder(c, node, namespace, c.path(f"traces-{node}-{attempt}"), seconds, c.path("manifests-" + node)))
     threads = [threading.Thread(target=r.run, args=(files,)) for r in recorders]
     for t in threads:
         t.start()
@@ -164,13 +188,24 @@ def record_both(c, pods, seconds):
 
 
 def judge(pods, folders):
-    """The number of pods that differ."""
-    wrong = 0
+    """The pods that differ."""
+    wrong = []
     for name in pods:
         files = [os.path.join(folder, name + ".txt") for folder in folders]
         done = subprocess.run([sys.executable, TRACE_DIFF, *files, "--node", "=".join(NODES)], capture_output=True, text=True)
         print(done.stdout.strip() or done.stderr.strip(), flush=True)
-        wrong += done.returncode != 0
+        if done.returncode != 0:
+            wrong.append(name)
+    return wrong
+
+
+def compare_pods(c, pods, seconds):
+    """The pods that differ, twice: on a machine short of CPU a kubelet's own caches time out, which it tells in events; what is wrong with a ghost is
+    wrong again."""
+    wrong = judge(pods, record_both(c, pods, seconds, 1))
+    if wrong:
+        print("once more:", *wrong, flush=True)
+        wrong = judge(wrong, record_both(c, wrong, seconds, 2))
     return wrong
 
 
@@ -178,7 +213,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("ghostfleet")
     parser.add_argument("pods", nargs="*", default=PODS)
-    parser.add_argument("--seconds", type=float, default=95)
+    parser.add_argument("--seconds", type=float, default=70)
     args = parser.parse_args()
     with Cluster(nodes=NODES) as c:
         start_nodes(c, args.ghostfleet)
@@ -186,7 +221,11 @@ def main():
         for f in faults:
             print("start:", f)
         print("start of a node:", "differs" if faults else "agrees", flush=True)
-        wrong = judge(args.pods, record_both(c, args.pods, args.seconds)) if args.pods != ["none"] else 0
+        wrong = compare_pods(c, args.pods, args.seconds) if args.pods != ["none"] else []
+        objects = compare_objects(object_requests(c.audit, "kubelet-0"), object_requests(c.audit, "ghost-0"))
+        for f in objects:
+            print("configmaps and secrets:", f)
+        faults += objects
         assert c.processes["ghost"].running(), "the ghost ended:\n" + c.processes["ghost"].tail()
         sys.exit(1 if faults or wrong else 0)
 

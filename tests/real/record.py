@@ -1,8 +1,16 @@
 """Records what one node does for each pod of tests/data/traces/pods: one recording a pod, cut out of the API server's audit log.
 
-A pod file is JSON: {"about", "pod", "acts": [{"at": SECONDS, "verb": "delete"} or {"at", "verb": "patch", "subresource", "patch"}], "alone": true};
+A pod file is JSON: {"about", "pod", "objects": [{"kind", "object"}], "acts": [...], "alone": true, "free": true, "static": true}. Objects (kind: the
+plural in the path) are there before the pod. A "static" pod is a manifest in the node's folder; its mirror is what is recorded. An act has "at", seconds
+after creation, and "verb":
+  delete ["grace"]            the pod; grace 0 takes it away at once
+  patch "patch" ["subresource"]  the pod, as a strategic merge patch
+  create "kind" "object"      another object
+  remove "kind" "name"        another object
+  node "patch"                the node, as a merge patch
+  withdraw                    the manifest of a static pod is taken away
 "alone" pods are recorded by themselves, after the others (pulls of one node queue). A pod that names the node of the stored recordings is put on
-the node at hand by name; every other one by the scheduler, which a node selector leaves no choice.
+the node at hand by name; every other one by the scheduler, which a node selector leaves no choice ("free": it has none).
 
 A recording begins with "# pod NAME window SECONDS"; a line is: seconds, verb, path, status; below it the body or, for an event, its type, reason,
 count, field path and message (line breaks written \\n); after a status write a line "-> TYPE=STATUS ...": the conditions the API server has then,
@@ -26,19 +34,23 @@ class PodFile:
         spec = data["pod"]["spec"]
         if "nodeName" in spec:
             spec["nodeName"] = node
-        else:
+        elif not data.get("free"):
             spec.setdefault("nodeSelector", {})["kubernetes.io/hostname"] = node
         self.pod, self.acts, self.alone = data["pod"], sorted(data["acts"], key=lambda a: a["at"]), data.get("alone", False)
-        self.name = self.pod["metadata"]["name"]
+        self.objects = data.get("objects", [])
+        self.static = data.get("static", False)
+        self.stem = self.pod["metadata"]["name"]
+        self.name = f"{self.stem}-{node}" if self.static else self.stem
         self.created = 0.0
 
 
 class Recorder:
     """Pods of one node in a namespace of its own; run() blocks until all are recorded."""
 
-    def __init__(self, cluster, node, namespace, out, seconds):
-        self.c, self.node, self.out, self.seconds = cluster, node, out, seconds
-        self.namespace, self.pods = namespace, f"/api/v1/namespaces/{namespace}/pods"
+    def __init__(self, cluster, node, namespace, out, seconds, manifests=None):
+        self.c, self.node, self.out, self.seconds, self.manifests = cluster, node, out, seconds, manifests
+        self.namespace, self.base = namespace, f"/api/v1/namespaces/{namespace}/"
+        self.pods = self.base + "pods"
         self.errors = []
 
     def call(self, method, path, body=None, content_type="application/json", accepted=()):
@@ -48,15 +60,43 @@ class Recorder:
 
     def play(self, file, start):
         time.sleep(max(0, start - time.time()))
-        self.call("POST", self.pods, file.pod)
+        for o in file.objects:
+            self.call("POST", self.base + o["kind"], o["object"])
+        if file.static:
+            self.write_manifest(file)
+        else:
+            self.call("POST", self.pods, file.pod)
         file.created = time.time()
         for act in file.acts:
             time.sleep(max(0, file.created + act["at"] - time.time()))
-            path = f"{self.pods}/{file.name}" + ("/" + act["subresource"] if "subresource" in act else "")
-            if act["verb"] == "delete":
-                self.call("DELETE", path)
-            else:
-                self.call("PATCH", path, act["patch"], "application/strategic-merge-patch+json")
+            self.act(file, act)
+
+    def manifest_path(self, file):
+        return os.path.join(self.manifests, file.stem + ".json")
+
+    def write_manifest(self, file):
+        file.pod["metadata"]["namespace"] = self.namespace
+        hidden = os.path.join(self.manifests, "." + file.stem)
+        with open(hidden, "w") as f:
+            json.dump(file.pod, f)
+        os.rename(hidden, self.manifest_path(file))
+
+    def act(self, file, act):
+        path = f"{self.pods}/{file.name}" + ("/" + act["subresource"] if "subresource" in act else "")
+        if act["verb"] == "delete":
+            self.call("DELETE", path, {"gracePeriodSeconds": act["grace"]} if "grace" in act else None)
+        elif act["verb"] == "patch":
+            self.call("PATCH", path, act["patch"], "application/strategic-merge-patch+json")
+        elif act["verb"] == "create":
+            self.call("POST", self.base + act["kind"], act["object"])
+        elif act["verb"] == "remove":
+            self.call("DELETE", f"{self.base}{act['kind']}/{act['name']}")
+        elif act["verb"] == "withdraw":
+            os.unlink(self.manifest_path(file))
+        elif act["verb"] == "node":
+            self.call("PATCH", "/api/v1/nodes/" + self.node, act["patch"], "application/merge-patch+json")
+        else:
+            self.errors.append(f"{file.name}: unknown verb {act['verb']}")
 
     def batch(self, files):
         start, offset = time.time(), os.path.getsize(self.c.audit)
@@ -69,6 +109,7 @@ class Recorder:
         time.sleep(max(0, max(ends.values()) - time.time()) + 1)
         self.write(files, offset, ends)
         for f in files:
+            self.call("PATCH", f"{self.pods}/{f.name}", {"metadata": {"finalizers": None}}, "application/merge-patch+json", accepted=(404, 422))
             self.call("DELETE", f"{self.pods}/{f.name}", {"gracePeriodSeconds": 0}, accepted=(404,))
         time.sleep(SETTLE)
 
@@ -85,9 +126,9 @@ class Recorder:
         os.makedirs(self.out, exist_ok=True)
         for f in files:
             if not rows[f.name]:
-                self.errors.append(f"{self.node}: no request about pod {f.name}")
+                print(f"{self.node}: no request about pod {f.name}", flush=True)
                 continue
-            self.trace(os.path.join(self.out, f.name + ".txt"), f.name, rows[f.name], ends[f.name])
+            self.trace(os.path.join(self.out, f.stem + ".txt"), f.name, rows[f.name], ends[f.name])
 
     def trace(self, path, pod, rows, end):
         first = min(at for at, *_ in rows)
@@ -137,9 +178,9 @@ class Recorder:
         self.call("DELETE", self.pods + "/warm", {"gracePeriodSeconds": 0}, accepted=(404,))
         time.sleep(2)
 
-    def run(self, paths):
+    def run(self, paths, at_once=20):
         files = [PodFile(p, self.node) for p in paths]
         self.warm()
-        for batch in [[f for f in files if not f.alone], *([f] for f in files if f.alone)]:
-            if batch:
-                self.batch(batch)
+        together = [f for f in files if not f.alone]
+        for batch in [together[i:i + at_once] for i in range(0, len(together), at_once)] + [[f] for f in files if f.alone]:
+            self.batch(batch)

@@ -19,6 +19,8 @@ using kube::JsonObject;
 
 namespace {
 
+const std::string kNamespace = "/api/v1/namespaces/default/";
+
 const kube::TypeInfo& pod_type() { return *kube::find_type("core/v1.Pod"); }
 
 // Numbers become quantities, and limits stand in for missing requests.
@@ -42,7 +44,8 @@ void default_resources(Json& container) {
 }
 
 void inject_token(Json& pod, const std::string& volume) {
-  static const Json kSources = kube::parse_json(R"([{"serviceAccountToken":{"expirationSeconds":3607,"path":"token"}},
+  static const Json kSources = kube::parse_json(
+                                   R"([{"serviceAccountToken":{"expirationSeconds":3607,"path":"token"}},
       {"configMap":{"name":"kube-root-ca.crt","items":[{"key":"ca.crt","path":"ca.crt"}]}}])")
                                    .value();
   JsonObject source;
@@ -67,10 +70,12 @@ std::string verb_name(Verb verb) {
 }
 
 Json default_node(const std::string& name) {
-  return kube::parse_json(fmt::format(R"({{"metadata":{{"name":"{}","labels":{{"kubernetes.io/hostname":"{}"}}}},
+  return kube::parse_json(fmt::format(
+                              R"({{"metadata":{{"name":"{}","labels":{{"kubernetes.io/hostname":"{}"}}}},
       "status":{{"allocatable":{{"cpu":"16","memory":"64Gi","pods":"110","ephemeral-storage":"90Gi",
+      "nvidia.com/gpu":"8"}},"capacity":{{"cpu":"16","memory":"64Gi","pods":"110","ephemeral-storage":"100Gi",
       "nvidia.com/gpu":"8"}}}}}})",
-                                      name, name))
+                              name, name))
       .value();
 }
 
@@ -83,12 +88,23 @@ FakeCluster::FakeCluster(Options options) : options_(std::move(options)), rng_(o
   facts_.host_ip = "192.0.2.2";
   facts_.object = std::make_shared<const Json>(options_.node.is_object() ? options_.node : default_node(facts_.name));
   facts_.pod_ip = [](uint32_t n) { return fmt::format("192.168.{}.{}", n / 250, n % 250 + 2); };
+  if (options_.dual_stack) {
+    facts_.second_host_ip = "2001:db8::2";
+    facts_.second_pod_ip = [](uint32_t n) { return fmt::format("2001:db8:1::{:x}", n + 2); };
+  }
+  facts_.listener = this;
   pod_options_ = std::make_shared<const agent::PodOptions>(options_.pods);
   manager_ = agent::PodManager::create(facts_, pod_options_, *this);
-  put_object("/api/v1/namespaces/default/configmaps/kube-root-ca.crt");
+  put_object("configmaps", {{"metadata", {{"name", "kube-root-ca.crt"}}}, {"data", {{"ca.crt", "..."}}}});
 }
 
 FakeCluster::~FakeCluster() = default;
+
+void FakeCluster::pressure_changed(unsigned pressure) {
+  node_news_.push_back("pressure " + agent::pressure_names(pressure));
+}
+
+void FakeCluster::reclaiming(std::string_view resource) { node_news_.push_back("reclaiming " + std::string(resource)); }
 
 void FakeCluster::restart_agent() {
   timers_.clear();
@@ -142,9 +158,13 @@ std::string FakeCluster::create(Json pod) {
   if (kube::find_path(pod, "spec.terminationGracePeriodSeconds") == nullptr) {
     kube::set_path(pod, "spec.terminationGracePeriodSeconds", 30);
   }
-  inject_token(pod, fmt::format("kube-api-access-{:05x}", created_ + 0xabc00));
+  if (kube::get_bool(pod, "spec.automountServiceAccountToken", true)) {
+    inject_token(pod, fmt::format("kube-api-access-{:05x}", created_ + 0xabc00));
+  }
   kube::set_path(pod, "status.phase", "Pending");
   kube::set_path(pod, "status.qosClass", "BestEffort");
+  if (get_string(pod, "spec.priorityClassName").starts_with("system-"))
+    kube::set_path(pod, "spec.priority", 2000001000);
   if (get_string(pod, "spec.nodeName").empty()) {
     JsonObject scheduled{{"type", "PodScheduled"}, {"status", "True"}, {"lastProbeTime", nullptr}};
     scheduled["lastTransitionTime"] = format_time(clock_.wall_now());
@@ -187,6 +207,21 @@ void FakeCluster::remove(const std::string& name, int64_t grace) {
   }
   kube::set_path(pod, "metadata.deletionGracePeriodSeconds", grace);
   changed(name);
+}
+
+void FakeCluster::put_object(const std::string& plural, const Json& object) {
+  Json stored = object;
+  // As the API server does with a Secret.
+  if (const JsonObject* text = kube::get_object(object, "stringData")) stored.as_object()["data"] = *text;
+  objects_[kNamespace + plural + "/" + std::string(get_string(object, "metadata.name"))] = std::move(stored);
+}
+
+void FakeCluster::remove_object(const std::string& plural, const std::string& name) {
+  objects_.erase(kNamespace + plural + "/" + name);
+}
+
+void FakeCluster::patch_node(const Json& patch) {
+  facts_.object = std::make_shared<const Json>(kube::apply_merge_patch(*facts_.object, patch));
 }
 
 void FakeCluster::remove_by_force(const std::string& name) {
@@ -245,8 +280,11 @@ void FakeCluster::send(ApiRequest request) {
 }
 
 FakeCluster::Answer FakeCluster::handle(const ApiRequest& request, Row* row) {
-  const std::string base = "/api/v1/namespaces/default/";
+  const std::string& base = kNamespace;
   Answer none{request.tag, 404, R"({"kind":"Status","code":404,"message":"not found"})", Duration(0)};
+  if (request.target == "/api/v1/nodes/" + facts_.name) {
+    return {request.tag, 200, kube::to_json(*facts_.object), Duration(0)};
+  }
   if (request.target.rfind(base, 0) != 0) return none;
   std::string rest = request.target.substr(base.size());
   if (rest.rfind("pods/", 0) == 0) {
@@ -255,14 +293,15 @@ FakeCluster::Answer FakeCluster::handle(const ApiRequest& request, Row* row) {
     if (status) rest.resize(rest.size() - 7);
     return handle_pod(request, rest, status, row);
   }
+  if (rest == "pods" && request.verb == Verb::kPost) return create_mirror(request, row);
   if (rest.rfind("events", 0) == 0) return handle_event(request, rest.size() > 7 ? rest.substr(7) : "", row);
   if (rest.rfind("serviceaccounts/", 0) == 0) {
     row->pod = get_string(kube::parse_json(request.body).value(), "spec.boundObjectRef.name");
     row->where = "serviceaccounts/token";
     return {request.tag, 201, "{}", Duration(0)};
   }
-  if (objects_.contains(request.target)) return {request.tag, 200, "{}", Duration(0)};
-  return none;
+  const auto object = objects_.find(request.target);
+  return object == objects_.end() ? none : Answer{request.tag, 200, kube::to_json(object->second), Duration(0)};
 }
 
 FakeCluster::Answer FakeCluster::handle_pod(const ApiRequest& request, const std::string& name, bool status, Row* row) {
@@ -275,6 +314,20 @@ FakeCluster::Answer FakeCluster::handle_pod(const ApiRequest& request, const std
   if (request.verb == Verb::kPatch && status) return patch_pod_status(request, at->second, row);
   if (request.verb == Verb::kDelete) return delete_pod(request, name, row);
   return {request.tag, 405, "", Duration(0)};
+}
+
+FakeCluster::Answer FakeCluster::create_mirror(const ApiRequest& request, Row* row) {
+  Json pod = kube::parse_json(request.body).value();
+  const std::string name(get_string(pod, "metadata.name"));
+  row->pod = name;
+  row->where = "pods";
+  row->text = request.body;
+  if (pods_.contains(name)) return {request.tag, 409, R"({"kind":"Status","code":409})", Duration(0)};
+  kube::set_path(pod, "metadata.uid", Json(fmt::format("{:08x}-0000-4000-8000-{:012x}", ++created_, options_.seed)));
+  kube::set_path(pod, "metadata.generation", 1);
+  pods_[name] = std::move(pod);
+  changed(name);
+  return {request.tag, 201, kube::to_json(pods_[name]), Duration(0)};
 }
 
 FakeCluster::Answer FakeCluster::patch_pod_status(const ApiRequest& request, Json& pod, Row* row) {
@@ -302,7 +355,8 @@ FakeCluster::Answer FakeCluster::patch_pod_status(const ApiRequest& request, Jso
 FakeCluster::Answer FakeCluster::delete_pod(const ApiRequest& request, const std::string& name, Row*) {
   const Json options = kube::parse_json(request.body).value();
   Json& pod = pods_.at(name);
-  if (get_string(options, "preconditions.uid") != get_string(pod, "metadata.uid")) {
+  const std::string_view uid = get_string(options, "preconditions.uid");
+  if (!uid.empty() && uid != get_string(pod, "metadata.uid")) {
     return {request.tag, 409, "", Duration(0)};
   }
   const JsonArray* finalizers = kube::get_array(pod, "metadata.finalizers");

@@ -27,13 +27,14 @@ struct RecordedRequest {
   std::string pod;  // that it is about
 };
 
-class FakeCluster final : public agent::Host {
+class FakeCluster final : public agent::Host, public agent::NodeListener {
  public:
   struct Options {
     agent::PodOptions pods;
     uint64_t seed = 1;
     Duration latency = std::chrono::milliseconds(2);
     std::string node_name = "oracle-0";
+    bool dual_stack = false;
     Json node;  // empty: 16 CPUs, 64 GiB, 110 pods, 8 nvidia.com/gpu
   };
   explicit FakeCluster(Options options);
@@ -46,19 +47,36 @@ class FakeCluster final : public agent::Host {
   void send(agent::ApiRequest request) override;
   void arm(agent::Tag tag, TimePoint at) override { timers_[tag] = at; }
   void disarm(agent::Tag tag) override { timers_.erase(tag); }
+  bool may_write_event() override { return event_slots < 0 || (event_slots > 0 && event_slots-- > 0); }
+  void event_dropped(agent::EventDrop why) override { ++dropped[why]; }
+  int event_slots = -1;  // that may still be written; -1: any number
+  std::map<agent::EventDrop, int> dropped;
+
+  // NodeListener
+  void pressure_changed(unsigned pressure) override;
+  void reclaiming(std::string_view resource) override;
 
   agent::PodManager& manager() { return *manager_; }
+  // What the manager told of its node: "pressure MemoryPressure", "reclaiming memory".
+  const std::vector<std::string>& node_news() const { return node_news_; }
+  size_t timers() const { return timers_.size(); }
   // A new manager, as after a restart: it is given the pods that are there.
   void restart_agent();
 
   // What users and controllers do. Missing defaults of the API are filled in.
-  std::string create(Json pod);                              // answers the uid
-  void remove(const std::string& name, int64_t grace = -1);  // graceful; -1: the pod's own grace
+  std::string create(Json pod);  // answers the uid
+  void remove(const std::string& name,
+              int64_t grace = -1);  // graceful; -1: the pod's own grace
   void remove_by_force(const std::string& name);
-  void patch_spec(const std::string& name, const Json& patch);    // a new generation
-  void patch_status(const std::string& name, const Json& patch);  // somebody else's write
+  void patch_spec(const std::string& name,
+                  const Json& patch);  // a new generation
+  void patch_status(const std::string& name,
+                    const Json& patch);  // somebody else's write
   void patch_metadata(const std::string& name, const Json& patch);
-  void put_object(const std::string& path) { objects_[path] = true; }  // a ConfigMap or Secret: .../configmaps/x
+  // Another object of the pods' namespace; `plural`: configmaps, secrets, ...
+  void put_object(const std::string& plural, const Json& object);
+  void remove_object(const std::string& plural, const std::string& name);
+  void patch_node(const Json& patch);  // a merge patch
   // Answers for the next requests: nullopt leaves it to the cluster.
   std::function<std::optional<agent::ApiResponse>(const agent::ApiRequest&)> intercept;
 
@@ -92,6 +110,7 @@ class FakeCluster final : public agent::Host {
   };
   Answer handle(const agent::ApiRequest& request, Row* row);
   Answer handle_pod(const agent::ApiRequest& request, const std::string& name, bool status, Row* row);
+  Answer create_mirror(const agent::ApiRequest& request, Row* row);
   Answer patch_pod_status(const agent::ApiRequest& request, Json& pod, Row* row);
   Answer delete_pod(const agent::ApiRequest& request, const std::string& name, Row* row);
   Answer handle_event(const agent::ApiRequest& request, const std::string& name, Row* row);
@@ -111,9 +130,10 @@ class FakeCluster final : public agent::Host {
   std::multimap<TimePoint, std::function<void()>> queue_;
   std::map<std::string, Json> pods_;
   std::vector<std::pair<std::string, Json>> events_;  // by name
-  std::map<std::string, bool> objects_;
+  std::map<std::string, Json> objects_;               // by path
   std::vector<RecordedRequest> log_;
   std::vector<Row> rows_;
+  std::vector<std::string> node_news_;
   uint64_t version_ = 100, generation_of_agent_ = 0;
   int created_ = 0;
 };

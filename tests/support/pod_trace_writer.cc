@@ -19,10 +19,29 @@ constexpr double kWindow = 100;
 
 Duration seconds(double s) { return Duration(static_cast<int64_t>(s * 1e9)); }
 
+const Json& part(const Json& action, std::string_view key) { return *ghostfleet::kube::find_key(action, key); }
+
 void act(FakeCluster& cluster, const std::string& name, const Json& action) {
-  const std::string_view verb = ghostfleet::kube::get_string(action, "verb");
-  if (verb == "delete") cluster.remove(name);
-  if (verb == "patch") cluster.patch_spec(name, *ghostfleet::kube::find_key(action, "patch"));
+  using ghostfleet::kube::find_key;
+  using ghostfleet::kube::get_int;
+  using ghostfleet::kube::get_string;
+  const std::string verb(get_string(action, "verb"));
+  const std::string kind(get_string(action, "kind"));
+  if (verb == "delete") {
+    cluster.remove(name, get_int(action, "grace", -1));
+  } else if (verb == "create") {
+    cluster.put_object(kind, part(action, "object"));
+  } else if (verb == "remove") {
+    cluster.remove_object(kind, std::string(get_string(action, "name")));
+  } else if (verb == "node") {
+    cluster.patch_node(part(action, "patch"));
+  } else if (find_key(part(action, "patch"), "status") != nullptr) {
+    cluster.patch_status(name, part(part(action, "patch"), "status"));
+  } else if (const Json* metadata = find_key(part(action, "patch"), "metadata")) {
+    cluster.patch_metadata(name, *metadata);
+  } else {
+    cluster.patch_spec(name, part(action, "patch"));
+  }
 }
 
 bool play(const std::filesystem::path& file, const std::filesystem::path& out, bool full, uint64_t seed) {
@@ -38,16 +57,33 @@ bool play(const std::filesystem::path& file, const std::filesystem::path& out, b
   options.seed = seed;
   options.pods.full_fidelity = full;
   FakeCluster cluster(options);
-  const std::string name = file.stem().string();
+  std::string name = file.stem().string();
+  const bool is_static = ghostfleet::kube::get_bool(*parsed, "static");
   // Away from the whole second, as the recordings are.
   cluster.run_for(seconds(0.35));
-  cluster.create(*ghostfleet::kube::find_key(*parsed, "pod"));
+  if (const auto* objects = ghostfleet::kube::get_array(*parsed, "objects")) {
+    for (const Json& o : *objects) {
+      cluster.put_object(std::string(ghostfleet::kube::get_string(o, "kind")), part(o, "object"));
+    }
+  }
+  const auto set_manifests = [&cluster](std::vector<ghostfleet::agent::StaticManifest> list) {
+    cluster.manager().set_static_pods(std::move(list));
+  };
+  if (is_static) {
+    set_manifests({{"/manifests/" + name + ".json", part(*parsed, "pod")}});
+    name += "-" + options.node_name;
+  } else {
+    cluster.create(part(*parsed, "pod"));
+  }
   for (const Json& action : *ghostfleet::kube::get_array(*parsed, "acts")) {
     const Json* at = ghostfleet::kube::find_key(action, "at");
-    cluster.at(seconds(at->to_number<double>()), [&, name] { act(cluster, name, action); });
+    cluster.at(seconds(at->to_number<double>()), [&, name] {
+      if (ghostfleet::kube::get_string(action, "verb") == "withdraw") return set_manifests({});
+      act(cluster, name, action);
+    });
   }
   cluster.run_for(seconds(kWindow + 1));
-  std::ofstream(out / (name + ".txt")) << cluster.trace(name, kWindow);
+  std::ofstream(out / (file.stem().string() + ".txt")) << cluster.trace(name, kWindow);
   return true;
 }
 

@@ -113,6 +113,27 @@ CertificateAndKey TestPki::issue(const CertificateSpec& spec) const {
   return out;
 }
 
+std::string TestPki::sign_request(const std::string& request_pem, bool client, long seconds) const {
+  BIO* bio = BIO_new_mem_buf(request_pem.data(), static_cast<int>(request_pem.size()));
+  X509_REQ* request = PEM_read_bio_X509_REQ(bio, nullptr, nullptr, nullptr);
+  BIO_free(bio);
+  if (request == nullptr || X509_REQ_verify(request, X509_REQ_get0_pubkey(request)) != 1) return {};
+  X509* certificate = blank(X509_REQ_get0_pubkey(request), 0, seconds);
+  X509_set_subject_name(certificate, X509_REQ_get_subject_name(request));
+  X509_set_issuer_name(certificate, X509_get_subject_name(impl_->certificate));
+  STACK_OF(X509_EXTENSION)* names = X509_REQ_get_extensions(request);
+  for (int i = 0; names != nullptr && i < sk_X509_EXTENSION_num(names); ++i) {
+    X509_add_ext(certificate, sk_X509_EXTENSION_value(names, i), -1);
+  }
+  sk_X509_EXTENSION_pop_free(names, X509_EXTENSION_free);
+  add_extension(certificate, impl_->certificate, NID_ext_key_usage, client ? "clientAuth" : "serverAuth");
+  check(X509_sign(certificate, impl_->key, EVP_sha256()) > 0, "X509_sign");
+  std::string pem = pem_of(certificate);
+  X509_free(certificate);
+  X509_REQ_free(request);
+  return pem;
+}
+
 CertificateAndKey TestPki::server() const {
   return issue({.common_name = "server", .dns_names = {"localhost"}, .ip_names = {"127.0.0.1"}});
 }

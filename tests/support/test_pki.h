@@ -32,6 +32,8 @@ class TestPki {
 
   const std::string& ca_pem() const { return ca_pem_; }
   CertificateAndKey issue(const CertificateSpec& spec) const;
+  // Signs a PEM signing request: its subject and names, for `seconds` from now. Empty when it is none.
+  std::string sign_request(const std::string& request_pem, bool client, long seconds) const;
   // For 127.0.0.1 and localhost.
   CertificateAndKey server() const;
   CertificateAndKey client(const std::string& common_name, std::vector<std::string> organizations = {}) const;

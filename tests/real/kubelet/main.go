@@ -8,6 +8,8 @@
 // exit: exit code of each attempt (the last repeats; absent: runs until stopped); after: how long an attempt runs;
 // stop: exit code when stopped; stop-after: how long it takes to stop (over the grace period: killed, 137);
 // ready, live, started: exec probes whose first word is ready, live or started begin to succeed (live: to fail) after this time.
+// memory, storage: what a running container uses, a quantity or curve(AGE:QUANTITY,...) with straight lines between the points; the
+// node's memory is what all use together.
 //
 // Images whose name holds "missing" cannot be pulled, "slow" take 5 s.
 package main
@@ -48,6 +50,49 @@ type script struct {
 	exits                                  []int32
 	after, stopAfter, ready, live, started time.Duration
 	stop                                   int32
+	memory, storage                        curve
+}
+
+// curve is an amount that changes with a container's age.
+type curve []point
+
+type point struct {
+	age    time.Duration
+	amount float64
+}
+
+func parseCurve(text string) (c curve) {
+	inside, isCurve := strings.CutPrefix(text, "curve(")
+	if !isCurve {
+		inside = "0s:" + text
+	}
+	for _, part := range strings.Split(strings.TrimSuffix(inside, ")"), ",") {
+		age, amount, _ := strings.Cut(part, ":")
+		d, _ := time.ParseDuration(age)
+		q, err := resource.ParseQuantity(amount)
+		if err != nil {
+			continue
+		}
+		c = append(c, point{d, float64(q.Value())})
+	}
+	return c
+}
+
+func (c curve) at(age time.Duration) uint64 {
+	for i, p := range c {
+		if age >= p.age {
+			continue
+		}
+		if i == 0 {
+			return uint64(p.amount)
+		}
+		before := c[i-1]
+		return uint64(before.amount + (p.amount-before.amount)*float64(age-before.age)/float64(p.age-before.age))
+	}
+	if len(c) == 0 {
+		return 0
+	}
+	return uint64(c[len(c)-1].amount)
 }
 
 func parse(text string) script {
@@ -74,6 +119,10 @@ func parse(text string) script {
 			s.live = d
 		case "started":
 			s.started = d
+		case "memory":
+			s.memory = parseCurve(value)
+		case "storage":
+			s.storage = parseCurve(value)
 		}
 	}
 	return s
@@ -84,16 +133,53 @@ type pretender struct {
 	*fakecri.FakeRuntimeService
 	mu      sync.Mutex
 	scripts map[string]script // by container id
+	made    int
 }
 
 func (p *pretender) CreateContainer(ctx context.Context, sandbox string, config *runtimeapi.ContainerConfig, sandboxConfig *runtimeapi.PodSandboxConfig) (string, error) {
 	id, err := p.FakeRuntimeService.CreateContainer(ctx, sandbox, config, sandboxConfig)
 	if err == nil {
 		p.mu.Lock()
+		p.made++
+		id = p.rename(id, fmt.Sprintf("%s_%d", id, p.made))
 		p.scripts[id] = parse(sandboxConfig.Annotations["behavior.ghostfleet.dev/"+config.Metadata.Name])
 		p.mu.Unlock()
 	}
 	return id, err
+}
+
+// rename gives a container an id that no other ever had, as every real runtime does.
+func (p *pretender) rename(id, fresh string) string {
+	p.Lock()
+	defer p.Unlock()
+	c := p.Containers[id]
+	delete(p.Containers, id)
+	c.Id = fresh
+	p.Containers[fresh] = c
+	return fresh
+}
+
+// use is what the running containers use.
+func (p *pretender) ListContainerStats(_ context.Context, _ *runtimeapi.ContainerStatsFilter) (out []*runtimeapi.ContainerStats, _ error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.Lock()
+	defer p.Unlock()
+	now := time.Now()
+	for id, c := range p.Containers {
+		if c.State != runtimeapi.ContainerState_CONTAINER_RUNNING {
+			continue
+		}
+		age := now.Sub(time.Unix(0, c.StartedAt))
+		value := func(of curve) *runtimeapi.UInt64Value { return &runtimeapi.UInt64Value{Value: of.at(age)} }
+		out = append(out, &runtimeapi.ContainerStats{
+			Attributes: &runtimeapi.ContainerAttributes{Id: id, Metadata: c.Metadata, Labels: c.Labels, Annotations: c.Annotations},
+			Memory:     &runtimeapi.MemoryUsage{Timestamp: now.UnixNano(), WorkingSetBytes: value(p.scripts[id].memory)},
+			WritableLayer: &runtimeapi.FilesystemUsage{Timestamp: now.UnixNano(), FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: "/"},
+				UsedBytes: value(p.scripts[id].storage), InodesUsed: &runtimeapi.UInt64Value{Value: 1}},
+		})
+	}
+	return out, nil
 }
 
 func (p *pretender) script(id string) script {
@@ -183,11 +269,53 @@ func (i *images) PullImage(ctx context.Context, image *runtimeapi.ImageSpec, aut
 	return i.FakeImageService.PullImage(ctx, image, auth, config)
 }
 
+// groups is a container manager whose pods have control groups to resize: what they hold now is what the pod asked for first.
+type groups struct{ cm.ContainerManager }
+
+func (g *groups) NewPodContainerManager() cm.PodContainerManager {
+	return &podGroups{g.ContainerManager.NewPodContainerManager()}
+}
+
+type podGroups struct{ cm.PodContainerManager }
+
+func (g *podGroups) GetPodCgroupConfig(*v1.Pod, v1.ResourceName) (*cm.ResourceConfig, error) {
+	memory, quota, shares, period := int64(1)<<40, int64(-1), uint64(2), uint64(100000)
+	return &cm.ResourceConfig{Memory: &memory, CPUQuota: &quota, CPUShares: &shares, CPUPeriod: &period}, nil
+}
+
+func (g *podGroups) SetPodCgroupConfig(klog.Logger, *v1.Pod, *cm.ResourceConfig) error { return nil }
+
 // machine reports a larger machine than the published fake does.
 type machine struct {
 	*cadvisortest.Fake
-	cores  int
-	memory uint64
+	cores   int
+	memory  uint64
+	runtime *pretender
+	began   time.Time
+}
+
+// ContainerInfoV2 knows the whole machine only: what of its memory all containers use.
+func (m *machine) ContainerInfoV2(name string, _ cadvisorapiv2.RequestOptions) (map[string]cadvisorapiv2.ContainerInfo, error) {
+	if name != "/" {
+		return map[string]cadvisorapiv2.ContainerInfo{}, nil
+	}
+	used := uint64(0)
+	stats, _ := m.runtime.ListContainerStats(context.Background(), nil)
+	for _, s := range stats {
+		used += s.Memory.WorkingSetBytes.Value
+	}
+	info := cadvisorapiv2.ContainerInfo{Spec: cadvisorapiv2.ContainerSpec{HasMemory: true, Memory: cadvisorapiv2.MemorySpec{Limit: m.memory}}}
+	info.Stats = []*cadvisorapiv2.ContainerStats{{Timestamp: time.Now(), Memory: &cadvisorapi.MemoryStats{Usage: used, WorkingSet: min(used, m.memory)}}}
+	return map[string]cadvisorapiv2.ContainerInfo{"/": info}, nil
+}
+
+// GetDirFsInfo knows no sizes in the first seconds, as on most machines: that is when a kubelet complains of its image filesystem.
+func (m *machine) GetDirFsInfo(string) (cadvisorapiv2.FsInfo, error) {
+	info, err := m.disk()
+	if time.Since(m.began) < 5*time.Second {
+		info.Capacity, info.Available = 0, 0
+	}
+	return info, err
 }
 
 func (m *machine) MachineInfo() (*cadvisorapi.MachineInfo, error) {
@@ -213,6 +341,7 @@ func main() {
 	port := flag.Int("port", 20250, "port of its HTTPS server")
 	cores := flag.Int("cores", 16, "CPUs")
 	gib := flag.Uint64("memory-gib", 64, "memory in GiB")
+	manifests := flag.String("manifests", "", "folder of the manifests of static pods (default: an empty one)")
 	extended := flag.String("extended", "", "extended resources, name=count,...")
 	flag.Parse()
 
@@ -234,8 +363,12 @@ func main() {
 	kubeletConfig.SyncFrequency.Duration = time.Minute
 	kubeletConfig.EnableControllerAttachDetach = true
 	kubeletConfig.ClusterDNS = []string{"10.0.0.10"}
+	kubeletConfig.EvictionHard = map[string]string{"memory.available": "100Mi", "nodefs.available": "10%", "imagefs.available": "15%"}
+	if *manifests != "" {
+		kubeletConfig.StaticPodPath = *manifests
+	}
 
-	containers := cm.NewStubContainerManager()
+	var containers cm.ContainerManager = cm.NewStubContainerManager()
 	if *extended != "" {
 		list := v1.ResourceList{}
 		for _, pair := range strings.Split(*extended, ",") {
@@ -244,6 +377,7 @@ func main() {
 		}
 		containers = cm.NewStubContainerManagerWithDevicePluginResource(list)
 	}
+	containers = &groups{containers}
 	runtime := &pretender{FakeRuntimeService: fakecri.NewFakeRuntimeService(), scripts: map[string]script{}}
 	runtime.FakeStatus = &runtimeapi.RuntimeStatus{Conditions: []*runtimeapi.RuntimeCondition{
 		{Type: runtimeapi.RuntimeReady, Status: true}, {Type: runtimeapi.NetworkReady, Status: true}}}
@@ -254,7 +388,7 @@ func main() {
 
 	var runtimeService internalapi.RuntimeService = runtime
 	node := kubemark.NewHollowKubelet(flags, kubeletConfig, client, heartbeats,
-		&machine{&cadvisortest.Fake{NodeName: *name}, *cores, *gib << 30}, images, runtimeService, containers)
+		&machine{&cadvisortest.Fake{NodeName: *name}, *cores, *gib << 30, runtime, time.Now()}, images, runtimeService, containers)
 	broadcaster := record.NewBroadcaster()
 	broadcaster.StartRecordingToSink(&typedv1.EventSinkImpl{Interface: client.CoreV1().Events("")})
 	node.KubeletDeps.Recorder = broadcaster.NewRecorder(legacyscheme.Scheme, v1.EventSource{Component: "kubelet", Host: *name})

@@ -1,0 +1,185 @@
+#!/usr/bin/env python3
+"""`ghostfleet image` against a real registry on loopback: all pullers, all compressions, TLS with a password, lazy reading by eStargz and SOCI,
+a pull that is killed and gone on with, removal.
+
+usage: image_pull_test.py GHOSTFLEET
+"""
+import base64
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from cluster import SKIPPED
+from registry import INDEX, Registry, make_layer, make_soci_layer, make_stargz, package_program, push_soci
+
+FAILED = []
+
+
+def check(what, condition, detail=""):
+    print(f"{'ok  ' if condition else 'FAIL'} {what} {detail if not condition else ''}", flush=True)
+    if not condition:
+        FAILED.append(what)
+
+
+def text(size, seed):
+    """Compresses to about a half."""
+    rnd = random.Random(seed)
+    block = rnd.randbytes(size // 2 + 1).hex().encode()
+    return block[:size]
+
+
+class Tool:
+    def __init__(self, program, folder):
+        self.program, self.folder = program, folder
+        self.env = {**os.environ, "GHOSTFLEET_HOME": os.path.join(folder, "home"), "DOCKER_CONFIG": os.path.join(folder, "nodocker")}
+        self.stores = 0
+
+    def new_store(self):
+        self.stores += 1
+        return os.path.join(self.folder, f"store{self.stores}")
+
+    def run(self, *words, timeout=120):
+        return subprocess.run([self.program, "image", *words], capture_output=True, timeout=timeout, env=self.env, stdin=subprocess.DEVNULL)
+
+    def pull(self, name, store, *flags):
+        done = self.run("pull", name, "--image-store", store, "-o", "json", *flags)
+        check(f"pull {name.split('/', 1)[1]} {' '.join(flags[:2])}", done.returncode == 0, done.stderr.decode())
+        return json.loads(done.stdout) if done.returncode == 0 else None
+
+
+def content(root, path):
+    try:
+        with open(os.path.join(root, path), "rb") as f:
+            return f.read()
+    except OSError as e:
+        return str(e)
+
+
+def pullers(tool, registry):
+    big = text(3 << 20, 1)
+    layers = [make_layer({"bin": None, "bin/tool": b"tool", "old/a": b"a", "old/b": b"b", "gone": b"x", "big": big}),
+              make_layer({".wh.gone": b"", "old/.wh..wh..opq": b"", "old/c": b"c", "link": ("link", "/bin/tool")}, "none")]
+    if shutil.which("zstd"):
+        layers.append(make_layer({"z/big": big, "bin/tool": b"newer"}, "zstd"))
+    one = registry.push("team/app", "v1", layers)
+    registry.push_manifest("team/app", "index", {"schemaVersion": 2, "mediaType": INDEX, "manifests": [{**one, "platform": {"os": "linux", "architecture": "amd64"}}]})
+    name = registry.host + "/team/app:"
+    for flags in (["--puller", "default"], ["--puller", "parallel", "--concurrent-download-chunk-size", "256kb"], ["--puller", "parallel", "--discard-unpacked-layers"]):
+        store = tool.new_store()
+        report = tool.pull(name + "index", store, "--plain-http", "--platform", "linux/amd64", *flags)
+        if report is None:
+            continue
+        root = report["rootfs"]
+        check("files", content(root, "big") == big and content(root, "bin/tool") == (b"newer" if len(layers) > 2 else b"tool"))
+        check("whiteouts", not os.path.exists(root + "/gone") and os.listdir(root + "/old") == ["c"], os.listdir(root + "/old"))
+        check("an absolute link is kept as it is", os.readlink(root + "/link") == "/bin/tool")
+        again = tool.pull(name + "index", store, "--plain-http", "--platform", "linux/amd64")
+        check("the second time nothing is fetched", again is not None and all(x["state"] == "present" for x in again["layers"]) and again["bytes"] < 10000, again)
+        cat = tool.run("cat", name + "index", "link", "--image-store", store)
+        check("cat follows links inside", cat.stdout == content(root, "bin/tool"), cat.stderr)
+    listed = json.loads(tool.run("ls", "--image-store", store, "-o", "json").stdout)
+    check("ls", [x["image"] for x in listed["items"]] == [name + "index"], listed)
+    check("rm", tool.run("rm", name + "index", "--image-store", store).returncode == 0)
+    left = [os.path.join(d, f) for d, _, files in os.walk(store) for f in files]
+    check("rm leaves nothing", left == [os.path.join(store, "lock")], left)
+    arm = tool.run("pull", name + "index", "--image-store", store, "--plain-http", "--platform", "linux/arm64")
+    check("another platform", arm.returncode == 1 and b"not there for linux/arm64; there are: linux/amd64" in arm.stderr, arm.stderr)
+    none = tool.run("pull", name + "none", "--image-store", store, "--plain-http")
+    check("no such tag", none.returncode == 1 and b"manifest unknown" in none.stderr, none.stderr)
+
+
+def lazy(tool, registry):
+    files = {f"data/{i}": text(2 << 20, 100 + i) for i in range(12)}
+    files.update({"etc/small": b"small", "etc/link": ("link", "../data/7"), "etc/same": ("hard", "data/3")})
+    layer, ztoc = make_soci_layer(files, span=1 << 20)
+    push_soci(registry, "team/soci", "v1", [(layer, ztoc)])
+    registry.push("team/stargz", "v1", [make_stargz(files, 512 << 10)])
+    for kind in ("soci", "stargz"):
+        name, store = f"{registry.host}/team/{kind}:v1", tool.new_store()
+        report = tool.pull(name, store, "--puller", "lazy", "--plain-http")
+        check(f"{kind}: a lazy pull fetches the tables only", report is not None and report["bytes"] < len(layer["blob"]) / 4, report)
+        for path, wanted in (("data/7", files["data/7"]), ("/etc/link", files["data/7"]), ("etc/same", files["data/3"]), ("etc/small", b"small")):
+            cat = tool.run("cat", name, path, "--image-store", store)
+            check(f"{kind}: cat {path}", cat.stdout == wanted, cat.stderr or len(cat.stdout))
+        kept = sum(os.path.getsize(os.path.join(d, f)) for d, _, fs in os.walk(store + "/spans") for f in fs)
+        check(f"{kind}: only what was read is kept", 0 < kept < len(layer["blob"]), kept)
+        missing = tool.run("cat", name, "etc/none", "--image-store", store)
+        check(f"{kind}: no such file", missing.returncode == 1 and b"no such file in the image" in missing.stderr, missing.stderr)
+        whole = tool.pull(name, store, "--puller", "parallel", "--plain-http")
+        check(f"{kind}: the whole of it", whole is not None and content(whole["rootfs"], "data/11") == files["data/11"])
+
+
+def killed(tool, registry):
+    data = random.Random(7).randbytes(48 << 20)
+    registry.push("team/large", "v1", [make_layer({"data": data}, "none")])
+    name, store = registry.host + "/team/large:v1", tool.new_store()
+    flags = ["--image-store", store, "--plain-http", "--concurrent-download-chunk-size", "1mb", "--max-concurrent-downloads-per-image", "1"]
+    child = subprocess.Popen([tool.program, "image", "pull", name, *flags], env=tool.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    ingest = store + "/ingest"
+    end = time.monotonic() + 30
+    marks = b""
+    while child.poll() is None and time.monotonic() < end:
+        try:
+            marks = b"".join(open(os.path.join(ingest, f), "rb").read()[64:] for f in os.listdir(ingest) if f.endswith(".done"))
+        except OSError:
+            pass
+        if marks.count(b"1") >= 5:
+            child.send_signal(signal.SIGKILL)
+            break
+    child.wait(30)
+    cut = child.returncode == -signal.SIGKILL and os.listdir(ingest)
+    check("a killed pull leaves no image", not cut or not os.listdir(store + "/images"))
+    report = tool.pull(name, store, *flags[2:])
+    check("and is gone on with", report is not None and content(report["rootfs"], "data") == data)
+    check("from where it was", not cut or report["layers"][0]["resumedBytes"] >= 4 << 20, report)
+
+
+def secured(tool):
+    with Registry(tls=True, user="me", password="hunter2") as registry:
+        registry.push("team/app", "v1", [make_layer({"f": b"secured"})])
+        name, store = registry.host + "/team/app:v1", tool.new_store()
+        config = os.path.join(tool.folder, "config.json")
+        with open(config, "w") as f:
+            json.dump({"auths": {registry.host: {"auth": base64.b64encode(b"me:hunter2").decode()}}}, f)
+        report = tool.pull(name, store, "--ca-file", registry.ca, "--docker-config", config)
+        check("TLS and a password", report is not None and content(report["rootfs"], "f") == b"secured" and report["logins"] == 1, report)
+        nobody = tool.run("pull", name, "--image-store", store, "--ca-file", registry.ca)
+        check("no password", nobody.returncode == 3 and b"401" in nobody.stderr, nobody.stderr)
+        with open(config, "w") as f:
+            json.dump({"auths": {registry.host: {"username": "me", "password": "hunter3"}}}, f)
+        wrong = tool.run("pull", name, "--image-store", store, "--ca-file", registry.ca, "--docker-config", config)
+        check("a wrong password, not told", wrong.returncode == 3 and b"401" in wrong.stderr and b"hunter" not in wrong.stderr, wrong.stderr)
+        unknown = tool.run("pull", name, "--image-store", store, "--docker-config", config)
+        check("an unknown authority", unknown.returncode == 1 and b"certificate" in unknown.stderr, unknown.stderr)
+        plain = tool.run("pull", name, "--image-store", store, "--plain-http")
+        check("HTTP to an HTTPS port", plain.returncode != 0, plain.stderr)
+
+
+def main():
+    if package_program("docker-registry") is None:
+        print("skipped: no docker-registry (scripts/setup --real)")
+        sys.exit(SKIPPED)
+    folder = tempfile.mkdtemp(prefix="gf-image-")
+    tool = Tool(os.path.abspath(sys.argv[1]), folder)
+    try:
+        with Registry() as registry:
+            pullers(tool, registry)
+            lazy(tool, registry)
+            killed(tool, registry)
+        secured(tool)
+        gone = tool.run("pull", registry.host + "/team/app:v1", "--image-store", tool.new_store(), "--plain-http")
+        check("nobody listens", gone.returncode == 3 and b"given up after" in gone.stderr, gone.stderr)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    print("FAILED: " + ", ".join(FAILED) if FAILED else "all good")
+    sys.exit(1 if FAILED else 0)
+
+
+if __name__ == "__main__":
+    main()
