@@ -21,6 +21,7 @@ namespace {
 using kube::http::TlsContext;
 
 constexpr uint16_t kUsualPort = 10250;
+constexpr int kLastPort = 65535, kTriesOfAnyPort = 50;
 constexpr size_t kMaxPem = 1 << 20;
 constexpr Duration kCaRetry = std::chrono::seconds(10), kCaRefresh = std::chrono::minutes(5);
 constexpr std::string_view kCaMap = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
@@ -56,6 +57,7 @@ class RunningServer final : public NodeServer {
   Result<std::unique_ptr<kube::http::Server>> open(const std::string& address, uint16_t port);
   Status listen_on_loopback();
   Status listen_on_ports(uint32_t nodes);
+  Status listen_in_a_row(uint32_t nodes);
   Status port_failure(const Status& why, uint32_t nodes) const;
   void serve(const std::shared_ptr<kube::http::Exchange>& exchange);
   std::shared_ptr<const TlsContext> choose(const std::string& address, uint16_t port) const;
@@ -156,10 +158,20 @@ Status RunningServer::port_failure(const Status& why, uint32_t nodes) const {
 }
 
 Status RunningServer::listen_on_ports(uint32_t nodes) {
+  Status why = listen_in_a_row(nodes);
+  // A first port that the system chose may have a neighbour that is taken; another one may not.
+  for (int tries = 1; options_.port == 0 && why.code() == Code::kAlreadyExists && tries < kTriesOfAnyPort; ++tries)
+    why = listen_in_a_row(nodes);
+  return why.ok() ? why : port_failure(why, nodes);
+}
+
+Status RunningServer::listen_in_a_row(uint32_t nodes) {
+  servers_.clear();
   int first = options_.port;
-  for (uint32_t n = 0; n < nodes; ++n) {
-    auto server = open(options_.address, static_cast<uint16_t>(first == 0 ? 0 : first + static_cast<int>(n)));
-    if (!server.ok()) return port_failure(server.error(), nodes);
+  for (int n = 0; n < static_cast<int>(nodes); ++n) {
+    if (first + n > kLastPort) return Status(Code::kAlreadyExists, fmt::format("{} is the last port", kLastPort));
+    auto server = open(options_.address, static_cast<uint16_t>(first == 0 ? 0 : first + n));
+    if (!server.ok()) return server.error();
     if (first == 0) first = (*server)->port();
     servers_.push_back(std::move(*server));
   }
