@@ -176,7 +176,8 @@ TEST_F(NodeServerTest, APortForEachNode) {
   EXPECT_EQ(ask(fmt::format("https://127.0.0.1:{}", port_of(4)), "/pods").status, 401);
 }
 
-// Every 64th port of those that the system chooses from is taken: a row of 40 that begins anywhere is cut twice in three.
+// Every 64th port of those that the system chooses from is taken: a row of 40 that begins anywhere is cut by one in two
+// cases of three.
 TEST_F(NodeServerTest, PortsInARowAreFoundBetweenTakenOnes) {
   std::vector<Fd> taken;
   for (uint16_t port = 32768; port < 60999; port += 64) {
