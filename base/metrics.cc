@@ -3,17 +3,26 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 
 namespace ghostfleet {
 namespace {
 
-// Bucket i covers (2^((i-1)/4), 2^(i/4)] µs.
+// Bucket i covers (2^((i-1)/4), 2^(i/4)] µs; here in ns. No logarithm for each record: there are two in a renewal.
+const std::array<double, Histogram::kBuckets> kUpperNs = [] {
+  std::array<double, Histogram::kBuckets> upper{};
+  for (int i = 0; i < Histogram::kBuckets; ++i) upper[static_cast<size_t>(i)] = std::exp2(i / 4.0) * 1e3;
+  return upper;
+}();
+
 int bucket_of(int64_t ns) {
   if (ns <= 1000) return 0;
-  const int i = static_cast<int>(std::ceil(std::log2(static_cast<double>(ns) * 1e-3) * 4));
-  return std::clamp(i, 0, Histogram::kBuckets - 1);
+  // The power of two below gives the place but for the last two bits of the exponent.
+  int i = 4 * (std::bit_width(static_cast<uint64_t>(ns) / 1000) - 1);
+  while (i < Histogram::kBuckets - 1 && static_cast<double>(ns) > kUpperNs[static_cast<size_t>(i)]) ++i;
+  return std::min(i, Histogram::kBuckets - 1);
 }
 
 std::string label_text(const MetricLabels& labels, std::string_view extra_name = {},

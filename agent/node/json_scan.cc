@@ -75,19 +75,35 @@ bool step_to_item(std::string_view* rest, char closing) {
 
 ObjectScan::ObjectScan(std::string_view object) : rest_(after_opening(object, '{', &open_)) {}
 
-bool ObjectScan::next(std::string_view* key, std::string_view* value) {
+bool ObjectScan::next_key(std::string_view* key) {
   if (!open_ || !step_to_item(&rest_, '}') || rest_[0] != '"') return open_ = false;
   const size_t key_end = skip_string(rest_, 0);
   if (key_end == std::string_view::npos) return open_ = false;
   *key = rest_.substr(1, key_end - 2);
-  size_t at = skip_space(rest_, key_end);
+  const size_t at = skip_space(rest_, key_end);
   if (at >= rest_.size() || rest_[at] != ':') return open_ = false;
-  at = skip_space(rest_, at + 1);
-  const size_t end = skip_value(rest_, at);
+  rest_.remove_prefix(skip_space(rest_, at + 1));
+  return true;
+}
+
+bool ObjectScan::next(std::string_view* key, std::string_view* value) {
+  if (!next_key(key)) return false;
+  const size_t end = skip_value(rest_, 0);
   if (end == std::string_view::npos) return open_ = false;
-  *value = rest_.substr(at, end - at);
+  *value = rest_.substr(0, end);
   rest_.remove_prefix(end);
   return true;
+}
+
+std::string_view ObjectScan::from_value_of(std::string_view wanted) {
+  std::string_view key;
+  while (next_key(&key)) {
+    if (key == wanted) return rest_;
+    const size_t end = skip_value(rest_, 0);
+    if (end == std::string_view::npos) break;
+    rest_.remove_prefix(end);
+  }
+  return {};
 }
 
 ArrayScan::ArrayScan(std::string_view array) : rest_(after_opening(array, '[', &open_)) {}
@@ -111,8 +127,12 @@ std::string_view scan_member(std::string_view object, std::string_view key) {
   return {};
 }
 
+// Goes down into each object as soon as its key is met: what comes after the value sought is never looked at.
 std::string_view scan_path(std::string_view object, std::initializer_list<std::string_view> keys) {
-  for (const std::string_view key : keys) object = scan_member(object, key);
+  for (auto key = keys.begin(); key != keys.end(); ++key) {
+    if (key + 1 == keys.end()) return scan_member(object, *key);
+    object = ObjectScan(object).from_value_of(*key);
+  }
   return object;
 }
 

@@ -17,8 +17,12 @@ class ObjectScan {
   explicit ObjectScan(std::string_view object);
   // The next member: its key (undecoded, without quotes) and its value's text. False at the end or at a fault.
   bool next(std::string_view* key, std::string_view* value);
+  // The text from the value of the next member of that name on, with all that follows it; empty when there is none.
+  std::string_view from_value_of(std::string_view wanted);
 
  private:
+  bool next_key(std::string_view* key);
+
   bool open_ = false;  // before rest_, whose initializer sets it
   std::string_view rest_;
 };

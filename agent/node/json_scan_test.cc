@@ -18,6 +18,15 @@ TEST(JsonScan, FindsMembersBesideNestedAndEscapedOnes) {
   EXPECT_EQ(scan_member(kText, "missing"), "");
 }
 
+TEST(JsonScan, APathEndsWithItsObject) {
+  EXPECT_EQ(scan_path(R"({"a":{},"uid":"x"})", {"a", "uid"}), "");
+  EXPECT_EQ(scan_path(R"({"a":"{","uid":"x"})", {"a", "uid"}), "");
+  EXPECT_EQ(scan_path(R"({"a":[{"uid":1}],"uid":"x"})", {"a", "uid"}), "");
+  EXPECT_EQ(scan_path(R"({"b":{"a":{"uid":1}},"a":{"c":{"uid":2},"uid":3}})", {"a", "uid"}), "3");
+  // What comes after the value is not looked at.
+  EXPECT_EQ(scan_path(R"({"a":{"uid":7,"managedFields":[{"cut)", {"a", "uid"}), "7");
+}
+
 TEST(JsonScan, WalksArrays) {
   ArrayScan scan(R"([1, "two" ,{"three":[3]},[]])");
   std::string_view value;

@@ -12,17 +12,17 @@ namespace {
 
 // Heartbeats that fall due within a batch leave together, in one write: a wake-up costs more than a renewal. It adds at
 // most this to their lateness. A small fleet waits a little longer, so that about 128 leave together, but never more
-// than a twenty-fifth of the period (400 ms of 10 s, as much as a kubelet's own jitter).
+// than a twentieth of the period (500 ms of 10 s, about a kubelet's own jitter).
 constexpr Duration kBatch = std::chrono::milliseconds(40);
 constexpr int64_t kBatchSize = 128;
 
 Duration batch_for(const agent::NodeOptions& options, size_t rows) {
   const Duration period = options.lease_duration / 4;
   const Duration wanted = period * kBatchSize / static_cast<int64_t>(std::max<size_t>(rows, 1));
-  return std::clamp(wanted, kBatch, std::max(kBatch, period / 25));
+  return std::clamp(wanted, kBatch, std::max(kBatch, period / 20));
 }
 constexpr Duration kShortestNap = std::chrono::milliseconds(1);
-constexpr Duration kLongestNap = std::chrono::milliseconds(400);
+constexpr Duration kLongestNap = std::chrono::milliseconds(500);
 constexpr Duration kPacedNap = std::chrono::milliseconds(5);  // while nodes are registered at a given rate
 // After this time without other requests than heartbeats their answers are read together too.
 constexpr Duration kQuietAfter = std::chrono::seconds(2);
