@@ -5,11 +5,10 @@
 
 #include <thread>
 
-#include "controlplane/apiserver/api_impl.h"
-#include "controlplane/auth/authorizer.h"
 #include "controlplane/controllers/meta.h"
 #include "controlplane/controllers/signing.h"
 #include "controlplane/controllers/statefulset.h"
+#include "controlplane/controllers/test_plane.h"
 
 namespace ghostfleet::controlplane::controllers {
 namespace {
@@ -17,77 +16,6 @@ namespace {
 using kube::get_int;
 using kube::get_string;
 using kube::Json;
-
-class ControllersTest : public ::testing::Test {
- protected:
-  ControllersTest() : api_(ApiOptions{}, SystemClock::instance()), ctx_(internal_context("test")) {
-    make("", "v1", "namespaces", "", R"({"apiVersion":"v1","kind":"Namespace","metadata":{"name":"t"}})");
-  }
-  void start(std::vector<std::string> enabled = {"all"}) {
-    ControllerManager::Options options;
-    options.enabled = std::move(enabled);
-    options.root_ca_pem = "PEM";
-    options.node_monitor_period = std::chrono::milliseconds(50);
-    options.node_monitor_grace_period = std::chrono::milliseconds(400);
-    options.authorizer = authorizer_.get();
-    auto started = ControllerManager::start(api_, options);
-    ASSERT_TRUE(started.ok()) << started.error().to_string();
-    manager_ = std::move(*started);
-  }
-  const Resource& resource(std::string_view group, std::string_view version, std::string_view plural) {
-    const Resource* r = api_.find(group, version, plural);
-    EXPECT_NE(r, nullptr) << plural;
-    return *r;
-  }
-  void make(std::string_view group, std::string_view version, std::string_view plural, std::string_view ns,
-            std::string_view text) {
-    auto object = kube::parse_json(text);
-    ASSERT_TRUE(object.ok()) << object.error().to_string();
-    auto made = api_.create(resource(group, version, plural), ns, std::move(*object), ctx_);
-    ASSERT_TRUE(made.ok()) << made.error().message;
-  }
-  Json read(std::string_view group, std::string_view version, std::string_view plural, std::string_view key) {
-    return parse_object(api_.store().get(resource(group, version, plural).store_kind, key));
-  }
-  std::vector<Json> all(std::string_view group, std::string_view version, std::string_view plural) {
-    std::vector<Json> out;
-    const auto list = api_.store().list(resource(group, version, plural).store_kind, {.prefix = "t/"});
-    if (list.ok()) {
-      for (const ObjectRef& o : list->items) out.push_back(parse_object(o));
-    }
-    return out;
-  }
-  std::vector<Json> pods() { return all("", "v1", "pods"); }
-  static bool eventually(const std::function<bool()>& done, int seconds = 10) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
-    while (!done()) {
-      if (std::chrono::steady_clock::now() > end) return false;
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));  // the pause between two looks
-    }
-    return true;
-  }
-  // What a kubelet says of a pod.
-  void report(const std::string& name, const char* phase, bool ready) {
-    auto done = api_.modify(
-        resource("", "v1", "pods"), "t", name, "status",
-        [&](Json& live) -> kube::ApiResult<bool> {
-          kube::set_path(live, "status.phase", phase);
-          set_condition(live, "Ready", ready ? "True" : "False", "", "", SystemClock::instance().wall_now());
-          return true;
-        },
-        ctx_);
-    // A pod may have been deleted since it was listed.
-    ASSERT_TRUE(done.ok() || done.error().code == 404) << done.error().message;
-  }
-  void report_all(const char* phase, bool ready) {
-    for (const Json& pod : pods()) report(std::string(get_string(pod, "metadata.name")), phase, ready);
-  }
-
-  ApiImpl api_;
-  RequestContext ctx_;
-  std::unique_ptr<Authorizer> authorizer_;
-  std::unique_ptr<ControllerManager> manager_;
-};
 
 constexpr const char* kDeployment = R"({"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d"},"spec":{
   "replicas":3,"selector":{"matchLabels":{"app":"a"}},"template":{"metadata":{"labels":{"app":"a"}},
@@ -343,14 +271,9 @@ TEST_F(ControllersTest, AJobReplacesPodsByItsPolicy) {
     };
     const auto job = [&] { return read("batch", "v1", "jobs", "t/" + name); };
     ASSERT_TRUE(eventually([&] { return mine().size() == 1; }));
-    const std::string pod(get_string(mine()[0], "metadata.name"));
-    const auto bound = api_.modify(
-        resource("", "v1", "pods"), "t", pod, "",
-        [](Json& live) -> kube::ApiResult<bool> {
-          kube::set_path(live, "spec.nodeName", "n");
-          return true;
-        },
-        ctx_);
+    const Json made = mine()[0];
+    const std::string pod(get_string(made, "metadata.name"));
+    const auto bound = api_.bind("t", pod, get_string(made, "metadata.uid"), "n", ctx_);
     ASSERT_TRUE(bound.ok()) << bound.error().message;
     report(pod, "Running", true);
     (void)api_.remove(resource("", "v1", "pods"), "t", pod, {}, ctx_);

@@ -83,7 +83,7 @@ SyncResult ResourceQuotaController::sync(const std::string& key) {
   if (!object) return SyncResult::done();
   const Json quota = parse_object(object);
   const JsonObject* hard = kube::get_object(quota, "spec.hard");
-  if (hard == nullptr || has_quota_scopes(quota)) return SyncResult::done();
+  if (hard == nullptr) return SyncResult::done();
   const auto [ns, name] = split_key(key);
   std::set<const Resource*> kinds;
   for (const auto& entry : *hard) kinds.insert(counted_kind(entry.key()));
@@ -95,7 +95,8 @@ SyncResult ResourceQuotaController::sync(const std::string& key) {
     const bool pods = kind->store_kind == context_.pod_resource().store_kind;
     for (const ObjectRef& each : listed->items) {
       const Json parsed = parse_object(each);
-      if (!pods || !has_ended(parsed)) add_usage(&usage, quota_usage(*kind, parsed));
+      if (pods && has_ended(parsed)) continue;
+      if (quota_covers(quota, *kind, parsed)) add_usage(&usage, quota_usage(*kind, parsed));
     }
   }
   JsonObject used;

@@ -2,10 +2,13 @@
 // used.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "controlplane/apiserver/admission/lookup.h"
 #include "controlplane/apiserver/admission/plugins.h"
 #include "controlplane/apiserver/admission/quota.h"
 #include "controlplane/apiserver/strategies/kind_strategy.h"
+#include "controlplane/apiserver/strategies/pod_defaults.h"
 #include "controlplane/apiserver/strategies/resources.h"
 #include "controlplane/apiserver/strategies/workload_common.h"
 
@@ -41,6 +44,53 @@ void add_containers(Usage& usage, const Json& spec) {
       }
     }
   }
+}
+
+// A term of pod affinity that looks at pods of other namespaces than its own.
+bool crosses_namespaces(const Json& spec) {
+  const Json* affinity = member(spec, "affinity");
+  if (affinity == nullptr) return false;
+  const auto crosses = [](const Json& term) {
+    const JsonArray* namespaces = array_of(term, "namespaces");
+    return (namespaces != nullptr && !namespaces->empty()) || member(term, "namespaceSelector") != nullptr;
+  };
+  for (std::string_view part : {"podAffinity", "podAntiAffinity"}) {
+    const Json* rules = member(*affinity, part);
+    if (rules == nullptr) continue;
+    const JsonArray* required = array_of(*rules, "requiredDuringSchedulingIgnoredDuringExecution");
+    if (required != nullptr && std::any_of(required->begin(), required->end(), crosses)) return true;
+    const JsonArray* preferred = array_of(*rules, "preferredDuringSchedulingIgnoredDuringExecution");
+    for (size_t i = 0; preferred != nullptr && i < preferred->size(); ++i) {
+      const Json* term = member((*preferred)[i], "podAffinityTerm");
+      if (term != nullptr && crosses(*term)) return true;
+    }
+  }
+  return false;
+}
+
+bool pod_in_scope(const Json& spec, std::string_view scope) {
+  const Json* deadline = member(spec, "activeDeadlineSeconds");
+  const bool ends = deadline != nullptr && deadline->is_number() && deadline->to_number<int64_t>() >= 0;
+  if (scope == "Terminating") return ends;
+  if (scope == "NotTerminating") return !ends;
+  if (scope == "BestEffort") return qos_class(spec) == "BestEffort";
+  if (scope == "NotBestEffort") return qos_class(spec) != "BestEffort";
+  if (scope == "PriorityClass") return !text_of(spec, "priorityClassName").empty();
+  return scope == "CrossNamespacePodAffinity" && crosses_namespaces(spec);
+}
+
+// One of scopeSelector.matchExpressions. Only PriorityClass knows other operators than Exists.
+bool pod_meets(const Json& spec, const Json& term) {
+  const std::string_view scope = text_of(term, "scopeName");
+  const std::string_view op = text_of(term, "operator");
+  if (op == "Exists" || scope != "PriorityClass") return pod_in_scope(spec, scope);
+  const std::string_view priority_class = text_of(spec, "priorityClassName");
+  if (op == "DoesNotExist") return priority_class.empty();
+  const JsonArray* values = array_of(term, "values");
+  const bool named =
+      values != nullptr && !priority_class.empty() &&
+      std::any_of(values->begin(), values->end(), [&](const Json& value) { return as_text(value) == priority_class; });
+  return op == "NotIn" ? !named : named;
 }
 
 struct Excess {
@@ -109,9 +159,18 @@ void add_usage(QuotaUsage* sum, const QuotaUsage& more) {
   for (const auto& [name, value] : more) add(*sum, name, value);
 }
 
-bool has_quota_scopes(const Json& quota) {
+bool quota_covers(const Json& quota, const Resource& kind, const Json& object) {
   const JsonArray* scopes = array_of(spec_of(quota), "scopes");
-  return (scopes != nullptr && !scopes->empty()) || member(spec_of(quota), "scopeSelector") != nullptr;
+  const Json* selector = member(spec_of(quota), "scopeSelector");
+  const JsonArray* terms = selector == nullptr ? nullptr : array_of(*selector, "matchExpressions");
+  const bool any = (scopes != nullptr && !scopes->empty()) || (terms != nullptr && !terms->empty());
+  if (!any) return true;
+  if (kind.info.group_resource() != "pods") return false;
+  const Json& spec = spec_of(object);
+  const auto in_scope = [&spec](const Json& scope) { return pod_in_scope(spec, as_text(scope)); };
+  const auto meets = [&spec](const Json& term) { return pod_meets(spec, term); };
+  if (scopes != nullptr && !std::all_of(scopes->begin(), scopes->end(), in_scope)) return false;
+  return terms == nullptr || std::all_of(terms->begin(), terms->end(), meets);
 }
 
 Admitted charge_quotas(const Json& object, StrategyContext& ctx) {
@@ -120,7 +179,7 @@ Admitted charge_quotas(const Json& object, StrategyContext& ctx) {
   if (kind == nullptr) return true;
   const QuotaUsage usage = quota_usage(ctx.resource, object);
   for (const Json& quota : stored_list(ctx.api, KnownKind::kResourceQuotas, ctx.ns)) {
-    if (has_quota_scopes(quota)) continue;
+    if (!quota_covers(quota, ctx.resource, object)) continue;
     std::string name(name_of(quota));
     Excess excess;
     bool counted = false;

@@ -16,7 +16,7 @@ using QuotaUsage = std::map<std::string, kube::Quantity>;
 
 QuotaUsage quota_usage(const Resource& resource, const kube::Json& object);
 void add_usage(QuotaUsage* sum, const QuotaUsage& more);
-// Whether the quota is for some pods only; those are not counted here.
-bool has_quota_scopes(const kube::Json& quota);
+// Whether the quota counts the object: one with scopes counts only pods that are in all of them.
+bool quota_covers(const kube::Json& quota, const Resource& resource, const kube::Json& object);
 
 }  // namespace ghostfleet::controlplane
