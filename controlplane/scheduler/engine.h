@@ -4,9 +4,10 @@
 // feasible nodes by score; a change of a node is noted once in a log, which classes read when they are next used, so
 // that one placement costs O(log nodes). Classes with topology spread or pod (anti-)affinity, and pods that existing
 // anti-affinity concerns, look at nodes one by one, at most as many as kube-scheduler would (percentageOfNodesToScore).
-// Sources: apiserver.md 5.1 (semantics), 5.3 (structures).
-// Deviations: preemption minds neither disruption budgets nor rules about other pods; no ImageLocality, default
-// spreading over nodes only (not zones). Thread rule: one owner.
+// Source of the semantics: kube-scheduler 1.36 and its default plugins.
+// Deviations: preemption minds no rules about other pods, and budgets as far as classes tell pods apart (not by the
+// labels that each pod of a StatefulSet or indexed Job has for itself); no ImageLocality, default spreading over nodes
+// only (not zones). Thread rule: one owner.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +22,7 @@
 
 #include "base/random.h"
 #include "controlplane/scheduler/requirements.h"
+#include "kube/api/selector.h"
 
 namespace ghostfleet::controlplane::scheduling {
 
@@ -56,13 +58,24 @@ class Engine {
   // Whether something happened since the class was last found infeasible that may help it.
   bool may_fit_now(ClassId id);
 
+  // How many pods of a selection may be disrupted (policy/v1 PodDisruptionBudget). `key`: NAMESPACE/NAME.
+  struct Budget {
+    std::string ns;
+    kube::LabelSelector selector;  // an empty one selects nothing here, as kube-scheduler has it
+    int64_t allowed = 0;           // status.disruptionsAllowed
+  };
+  void set_budget(const std::string& key, Budget budget) { budgets_.insert_or_assign(key, std::move(budget)); }
+  void remove_budget(std::string_view key);
+
   // What would have to leave, so that a pod of the class has room: of pods with a lower priority the least important,
-  // and as few as possible. No node: nothing helps. Nothing changes.
+  // and as few as possible; pods that would violate a budget only where the others do not do. No node: nothing helps.
+  // Nothing changes.
   struct Preemption {
     NodeId node = kNoNode;
     std::vector<std::pair<ClassId, uint32_t>> victims;  // how many of which class
-    // What it costs, by weight: the highest priority among them, the sum of all, their number.
-    std::tuple<int32_t, int64_t, uint32_t> cost;
+    // What it costs, by weight: victims that violate a budget, the highest priority among all, the sum of all, their
+    // number.
+    std::tuple<uint32_t, int32_t, int64_t, uint32_t> cost;
   };
   Preemption preempt(ClassId id, const std::string& pin);
 
@@ -161,7 +174,18 @@ class Engine {
   std::string summary(const std::map<std::string, int>& reasons) const;
 
   // preemption.cc
-  Preemption victims_on(const PodNeeds& needs, NodeId node) const;
+  // Pods of one class on one node that could leave, and how many of them a budget speaks for.
+  struct Potential {
+    ClassId pod_class = 0;
+    uint32_t count = 0, violating = 0;
+    uint32_t leaving = 0, leaving_violating = 0;  // what was found
+  };
+  // Budgets by class, as far as they were looked up.
+  using BudgetsOf = std::unordered_map<ClassId, std::vector<const Budget*>>;
+  Preemption victims_on(const PodNeeds& needs, NodeId node, BudgetsOf* known) const;
+  const std::vector<const Budget*>& budgets_of(ClassId id, BudgetsOf* known) const;
+  Preemption plan_of(const std::vector<Potential>& lower, NodeId node) const;
+  void find_violating(std::vector<Potential>* lower, BudgetsOf* known) const;
 
   // pod_rules.cc
   Counter& counter(const PodTerm& term);
@@ -191,6 +215,7 @@ class Engine {
   bool recount_needed_ = false;
   NodeId next_start_ = 0;
   std::map<int32_t, size_t> assigned_;  // pods on nodes, by priority
+  std::map<std::string, Budget, std::less<>> budgets_;
 };
 
 }  // namespace ghostfleet::controlplane::scheduling

@@ -252,6 +252,48 @@ TEST_F(PreemptionTest, TheLeastImportantGoFirst) {
   EXPECT_EQ(victims(pod(10, "4")), "b: 0 x1");
 }
 
+TEST_F(PreemptionTest, WhoABudgetSpeaksForGoesLast) {
+  const auto labelled = [this](int priority, const std::string& cpu, const std::string& app) {
+    PodNeeds n = pod(priority, cpu);
+    n.labels = {{"app", app}};
+    return n;
+  };
+  const auto budget = [this](const std::string& name, const std::string& selector, int64_t allowed) {
+    engine_.set_budget("default/" + name, {"default", kube::LabelSelector::parse(selector).value(), allowed});
+  };
+  node("a");
+  EXPECT_EQ(run(labelled(1, "2", "web")), "a");
+  EXPECT_EQ(run(labelled(5, "2", "batch")), "a");
+  EXPECT_EQ(victims(pod(10, "1")), "a: 1 x1");
+  budget("web", "app=web", 0);
+  EXPECT_EQ(victims(pod(10, "1")), "a: 5 x1");       // the more important one, which violates nothing
+  EXPECT_EQ(victims(pod(10, "3")), "a: 5 x1 1 x1");  // a budget holds nobody back when it must be
+  budget("web", "app=web", 1);
+  EXPECT_EQ(victims(pod(10, "1")), "a: 1 x1");
+  engine_.set_budget("other/web", {"other", kube::LabelSelector::parse("app=web").value(), 0});  // of another namespace
+  budget("all", "", 0);  // an empty selector selects nothing
+  EXPECT_EQ(victims(pod(10, "1")), "a: 1 x1");
+  budget("web", "app=web", 0);
+  engine_.remove_budget("default/web");
+  EXPECT_EQ(victims(pod(10, "1")), "a: 1 x1");
+}
+
+TEST_F(PreemptionTest, ANodeWithFewerViolationsIsChosen) {
+  const auto web = [this] {
+    PodNeeds n = pod(0, "1");
+    n.labels = {{"app", "web"}};
+    return n;
+  };
+  node("a");
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(run(web()), "a");
+  node("b");
+  EXPECT_EQ(run(pod(5, "4")), "b");
+  engine_.set_budget("default/web", {"default", kube::LabelSelector::parse("app=web").value(), 1});
+  EXPECT_EQ(victims(pod(10, "1")), "a: 0 x1");  // one may be disrupted
+  EXPECT_EQ(victims(pod(10, "2")), "b: 5 x1");  // two of a's violate it, the more important one of b does not
+  EXPECT_EQ(victims(pod(10, "2"), "a"), "a: 0 x2");
+}
+
 TEST_F(PreemptionTest, PortsTaintsAndRoomThatIsKept) {
   node("a", "", R"({"taints":[{"key":"k","effect":"NoSchedule"}]})");
   node("b");

@@ -11,6 +11,18 @@ namespace ghostfleet::controlplane {
 using kube::Json;
 using scheduling::Engine;
 
+// Pods that the API server has sent away already (status.disruptedPods) are still counted by status.disruptionsAllowed,
+// which it has lowered for them.
+void Scheduler::Impl::on_budget(const ObjectRef& old, const ObjectRef& now) {
+  if (!now) return engine.remove_budget(old->key);
+  const auto budget = kube::parse_json(now->json);
+  if (!budget.ok()) return;
+  auto selector = kube::LabelSelector::from_json(kube::find_path(*budget, "spec.selector"));
+  if (!selector.ok()) return engine.remove_budget(now->key);
+  engine.set_budget(
+      now->key, {std::string(now->ns()), std::move(*selector), kube::get_int(*budget, "status.disruptionsAllowed")});
+}
+
 // False: nobody can be sent away for it.
 bool Scheduler::Impl::preempt(const std::string& key, PodRecord& record, const std::string& message) {
   if (record.never_preempts) return false;

@@ -84,7 +84,12 @@ void Scheduler::Impl::start() {
   pods = std::make_unique<KindWatch>(api.store(), pods_resource->store_kind, loop);
   nodes->subscribe([this](const ObjectRef& old, const ObjectRef& now) { on_node(old, now); });
   pods->subscribe([this](const ObjectRef& old, const ObjectRef& now) { on_pod(old, now); });
-  nodes->when_synced([this] { pods->start(); });
+  if (budgets_resource != nullptr) {
+    budgets = std::make_unique<KindWatch>(api.store(), budgets_resource->store_kind, loop);
+    budgets->subscribe([this](const ObjectRef& old, const ObjectRef& now) { on_budget(old, now); });
+    budgets->when_synced([this] { pods->start(); });
+  }
+  nodes->when_synced([this] { (budgets != nullptr ? budgets : pods)->start(); });
   pods->when_synced([this] {
     ready = true;
     schedule_run();
@@ -382,6 +387,7 @@ Result<std::unique_ptr<Scheduler>> Scheduler::start(Api& api, Options options) {
   Impl* raw = impl.get();
   raw->pods_resource = api.find("", "v1", "pods");
   raw->nodes_resource = api.find("", "v1", "nodes");
+  raw->budgets_resource = api.find("policy", "v1", "poddisruptionbudgets");
   raw->leases_resource = api.find("coordination.k8s.io", "v1", "leases");
   if (raw->pods_resource == nullptr || raw->nodes_resource == nullptr) {
     return Status(Code::kUnimplemented, "the scheduler needs pods and nodes, which this API server does not serve");

@@ -55,6 +55,7 @@ struct Scheduler::Impl {
   void look_at_lease();
 
   // preempting.cc
+  void on_budget(const ObjectRef& old, const ObjectRef& now);
   bool preempt(const std::string& key, PodRecord& record, const std::string& message);
   std::vector<std::string> pick_victims(const scheduling::Engine::Preemption& plan) const;
   bool evict(const std::string& victim, const PodRecord& preemptor);
@@ -70,7 +71,8 @@ struct Scheduler::Impl {
   const Resource* pods_resource = nullptr;
   const Resource* nodes_resource = nullptr;
   const Resource* leases_resource = nullptr;
-  std::unique_ptr<KindWatch> nodes, pods;
+  const Resource* budgets_resource = nullptr;  // null: not served
+  std::unique_ptr<KindWatch> nodes, pods, budgets;
   StringMap<PodRecord> records;
   std::map<int32_t, std::deque<std::string>, std::greater<>> queue;  // by priority
   std::map<scheduling::Engine::ClassId, std::vector<std::string>> parked;

@@ -149,5 +149,31 @@ TEST_F(SchedulerTest, AMoreImportantPodSendsAnotherAwayAndGetsItsRoom) {
   EXPECT_EQ(node_of("polite"), "");
 }
 
+TEST_F(SchedulerTest, WhoABudgetSpeaksForStaysWhenAnotherCanLeave) {
+  auto high = kube::parse_json(
+      R"({"apiVersion":"scheduling.k8s.io/v1","kind":"PriorityClass","metadata":{"name":"high"},"value":1000})");
+  ASSERT_TRUE(api_.create(*api_.find("scheduling.k8s.io", "v1", "priorityclasses"), "", std::move(*high), ctx_).ok());
+  // Nobody keeps its status here: no disruption is allowed.
+  auto budget = kube::parse_json(
+      R"({"apiVersion":"policy/v1","kind":"PodDisruptionBudget","metadata":{"name":"b"},
+          "spec":{"minAvailable":1,"selector":{"matchLabels":{"app":"kept"}}}})");
+  ASSERT_TRUE(api_.create(*api_.find("policy", "v1", "poddisruptionbudgets"), "t", std::move(*budget), ctx_).ok());
+  start();
+  node("n1");
+  const auto labelled = [this](const std::string& name, const std::string& app) {
+    make("pods", "t",
+         R"({"apiVersion":"v1","kind":"Pod","metadata":{"name":")" + name + R"(","labels":{"app":")" + app +
+             R"("}},"spec":{"containers":[{"name":"c","image":"i","resources":{"requests":{"cpu":"1"}}}]}})");
+  };
+  labelled("first", "free");
+  ASSERT_TRUE(eventually([&] { return node_of("first") == "n1"; }));
+  labelled("second", "kept");  // made later: without the budget it would be the one to leave
+  ASSERT_TRUE(eventually([&] { return node_of("second") == "n1"; }));
+  pod("important", "1", R"(,"priorityClassName":"high")");
+  ASSERT_TRUE(eventually([&] { return get_string(read("important"), "status.nominatedNodeName") == "n1"; }));
+  EXPECT_FALSE(get_string(read("first"), "metadata.deletionTimestamp").empty());
+  EXPECT_TRUE(get_string(read("second"), "metadata.deletionTimestamp").empty());
+}
+
 }  // namespace
 }  // namespace ghostfleet::controlplane
