@@ -46,5 +46,10 @@ std::vector<std::string> fuzz_seeds() {
       "'exit 3'",
       "\x05trap 'echo bye' TERM; while true; do printf '%s %03d\\n' \"$(date -u +%T)\" $(seq 3); hostname >&2; sleep "
       "7; done",
+      "\x06"
+      "f() { local a=${1:-x}; case $a in [a-c]*|\"$B\") cat <<E ;; *) shift; esac; echo ${a%%.*} $# \"$@\"; }\nn "
+      "$A\nE\nset -- "
+      "a b; f $1 c; exit $(( (1 + ${#A}) % 3 ))",
+      "\x07while :; do x=$x${y:=ab}; { echo $x; } > /tmp/a 2>&1; done <<-'E'\n\tq\n\tE",
   };
 }

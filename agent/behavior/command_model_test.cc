@@ -107,15 +107,101 @@ TEST(CommandModel, ErrorExit) {
 }
 
 TEST(CommandModel, NothingIsGuessed) {
-  for (const char* text :
-       {"wget http://x", "exit $RANDOM", "exit $(( $RANDOM / 16384 ))", "cat /etc/hosts", "echo *",
-        "case x in x) ;; esac", "sleep $UNSET", "if [ -d /x ]; then exit 1; fi", "exit one", "[ 1 -eq", "echo `wget x`",
-        "(", "if true", "echo 'a", "date &", "echo a >> /var/x", "trap true USR1"}) {
+  for (const char* text : {"wget http://x",
+                           "exit $RANDOM",
+                           "exit $(( $RANDOM / 16384 ))",
+                           "cat /etc/hosts",
+                           "echo *",
+                           "case x in x) exit 1",
+                           "sleep $UNSET",
+                           "x=a; while true; do x=$x$x; done; exit ${#x}",
+                           "if [ -d /x ]; then exit 1; fi",
+                           "exit one",
+                           "[ 1 -eq",
+                           "echo `wget x`",
+                           "(",
+                           "if true",
+                           "echo 'a",
+                           "cat <<E\nnever ends",
+                           "case $UNSET in *) exit 1;; esac",
+                           "exit ${RANDOM:-1}",
+                           "date &",
+                           "echo a >> /var/x",
+                           "trap true USR1"}) {
     EXPECT_EQ(told(text), "unknown") << text;
   }
   // What is never reached need not be known.
   EXPECT_EQ(told("true || wget http://x"), "exit 0 after 0s");
   EXPECT_EQ(told("exit 0; wget http://x"), "exit 0 after 0s");
+}
+
+TEST(CommandModel, Case) {
+  EXPECT_EQ(told("case x in x) exit 3;; esac"), "exit 3 after 0s");
+  EXPECT_EQ(told("case web-1 in\n  db-*) exit 1 ;;\n  web-[0-9]|other) exit 2 ;;\n  *) exit 3\nesac"),
+            "exit 2 after 0s");
+  EXPECT_EQ(told("case x in (y) exit 1;; esac; exit $?"), "exit 0 after 0s");
+  EXPECT_EQ(told("case '*' in \"*\") exit 4;; esac"), "exit 4 after 0s");
+  EXPECT_EQ(told("case ab in '*') exit 4;; a?) exit 5;; esac"), "exit 5 after 0s");
+  EXPECT_EQ(told("p='a*'; case abc in $p) exit 6;; esac"), "exit 6 after 0s");
+  EXPECT_EQ(told("case x in x) case y in y) sleep 2;; esac; exit 1;; esac"), "exit 1 after 2s");
+  EXPECT_EQ(told("for i in 1 2 3; do case $i in 2) break;; esac; sleep 1; done"), "exit 0 after 1s");
+  EXPECT_EQ(told("case x in esac; exit 7"), "exit 7 after 0s");
+}
+
+TEST(CommandModel, HereDocuments) {
+  const auto file = [](const std::string& text) {
+    const CommandModel model(script(text));
+    return !model.plan() || model.plan()->attempts[0].files.empty() ? "unknown"
+                                                                    : model.plan()->attempts[0].files[0].text;
+  };
+  EXPECT_EQ(file("x=1\ncat > /tmp/a <<EOF\nx is $x, \"quoted\" \\$x $(echo y) $((x+1))\nEOF\n"),
+            "x is 1, \"quoted\" $x y 2\n");
+  EXPECT_EQ(file("cat <<'EOF' > /tmp/a\n$x `y`\nEOF"), "$x `y`\n");
+  EXPECT_EQ(file("cat > /tmp/a <<-E\n\t\tindented\n\tE\n"), "indented\n");
+  EXPECT_EQ(file("cat <<A >/tmp/a; cat <<B\none\nA\ntwo\nB\n"), "one\n");
+  EXPECT_EQ(file("{ echo a; echo b; } > /tmp/a"), "a\nb\n");
+  EXPECT_EQ(told("cat <<E | wc -l > /tmp/n\na\nb\nE\n[ $(cat /tmp/n) -eq 2 ] && exit 3"), "exit 3 after 0s");
+}
+
+TEST(CommandModel, Arithmetic) {
+  EXPECT_EQ(told("x=3; exit $(( (x + 1) * 2 - 10 % 4 ))"), "exit 6 after 0s");
+  EXPECT_EQ(told("x=3; exit $(($x<4 ? 1+${x} : 9/0))"), "exit 4 after 0s");
+  EXPECT_EQ(told("exit $((1/0))"), "unknown");
+  EXPECT_EQ(told("exit $((0x10 | 1 << 1))"), "exit 18 after 0s");
+}
+
+TEST(CommandModel, ParameterExpansion) {
+  EXPECT_EQ(told("exit ${CODE:-3}"), "exit 3 after 0s");
+  EXPECT_EQ(told("CODE=; exit ${CODE:-3}${CODE-4}"), "exit 3 after 0s");
+  EXPECT_EQ(told("exit ${CODE:=5}; exit $CODE"), "exit 5 after 0s");
+  EXPECT_EQ(told(": ${CODE:=5}; exit $CODE"), "exit 5 after 0s");
+  EXPECT_EQ(told("CODE=1; exit ${CODE:+6}"), "exit 6 after 0s");
+  EXPECT_EQ(told("exit 1${CODE:+6}"), "exit 1 after 0s");
+  EXPECT_EQ(told("f=a.tar.gz; [ ${f%.*} = a.tar ] && [ ${f%%.*} = a ] && [ ${f#*.} = tar.gz ] && [ ${f##*.} = gz ] && "
+                 "exit ${#f}"),
+            "exit 8 after 0s");
+  EXPECT_EQ(told("a=1; exit ${b:-${a}2}"), "exit 12 after 0s");
+  EXPECT_EQ(told("A=1; unset A; exit ${A-7}"), "exit 7 after 0s");
+  CommandLine line = script("exit ${CODE:-3}");
+  line.env["CODE"] = "9";
+  EXPECT_EQ(told(line), "exit 9 after 0s");
+  line.env["CODE"] = std::nullopt;
+  EXPECT_EQ(told(line), "unknown");
+  line.env.clear();
+  line.image = "registry.example/app:1";  // its image may say what CODE is
+  EXPECT_EQ(told(line), "unknown");
+}
+
+TEST(CommandModel, FunctionsHaveParametersAndLocalVariables) {
+  EXPECT_EQ(told("f() { local x=$2; sleep $1; return $x; }\nx=9; f 3 4; exit $((x + $?))"), "exit 13 after 3s");
+  EXPECT_EQ(told("f() { exit $#; }; f a 'b c' d"), "exit 3 after 0s");
+  EXPECT_EQ(told("f() { for i in \"$@\"; do n=$((n+1)); done; exit $n; }; n=0; f a 'b c'"), "exit 2 after 0s");
+  EXPECT_EQ(told("f() { shift; exit $1; }; f 1 2"), "exit 2 after 0s");
+  EXPECT_EQ(told("set -- 5 6; exit $2"), "exit 6 after 0s");
+  EXPECT_EQ(told("f() { g $1; }; g() { exit $1; }; f 8"), "exit 8 after 0s");
+  CommandLine line = script("exit $1");
+  line.command.insert(line.command.end(), {"name", "4"});
+  EXPECT_EQ(told(line), "exit 4 after 0s");
 }
 
 TEST(CommandModel, FilesOfAContainerAreGoneAtItsNextStart) {

@@ -2,7 +2,9 @@
 #include "agent/behavior/shell_run.h"
 
 #include <algorithm>
-#include <charconv>
+#include <utility>
+
+#include "agent/behavior/shell_arithmetic.h"
 
 namespace ghostfleet::agent {
 
@@ -14,7 +16,8 @@ using shell::NodeKind;
 namespace {
 
 constexpr size_t npos = std::string::npos;
-constexpr int64_t kMaxNumber = int64_t{1} << 31;
+constexpr size_t kMaxWord = 4 * CommandModel::kMaxText;  // of one word, and
+constexpr size_t kMaxWords = 4 * kMaxWord;               // of a command
 
 bool under(std::string_view path, std::string_view folder) {
   return path.size() > folder.size() && path.starts_with(folder) &&
@@ -58,7 +61,8 @@ Flow ShellRun::node(const Node& n, const Io& io) {
   switch (n.kind) {
     case NodeKind::kCommand: return simple(n, io);
     case NodeKind::kPipe: return pipe(n, io);
-    case NodeKind::kSequence: return sequence(n, io);
+    case NodeKind::kSequence: return n.redirects.empty() ? sequence(n, io) : redirected(n, nullptr, io);
+    case NodeKind::kCase: return choose(n, io);
     case NodeKind::kBackground: return background(*n.parts[0]);
     case NodeKind::kIf: return if_else(n, io);
     case NodeKind::kWhile:
@@ -169,13 +173,34 @@ Flow ShellRun::for_each(const Node& n, const Io& io) {
   return Flow::kNext;
 }
 
+// case WORD in PATTERN) ...
+Flow ShellRun::choose(const Node& n, const Io& io) {
+  std::string word;
+  if (!expand_one(n.words[0], &word) || has_mark(word)) return Flow::kUnknown;
+  for (size_t i = 0; i < n.parts.size(); ++i) {
+    for (const std::string& pattern : n.patterns[i]) {
+      std::string text;
+      if (!expand_pattern(pattern, &text) || has_mark(text)) return Flow::kUnknown;
+      if (shell::matches(text, word)) {
+        status_ = 0;
+        return node(*n.parts[i], io);
+      }
+    }
+  }
+  return done(0);
+}
+
 // What a subshell sets is gone after it, and its exit is not the script's.
 Flow ShellRun::subshell(const Node& n, const Io& io) {
   const auto variables = variables_;
+  const auto unset = unset_;
+  const auto parameters = parameters_;
   const auto trap = trap_;
   const Flow flow = node(n, io);
   if (flow == Flow::kForever && trap_ != trap) return Flow::kUnknown;
   variables_ = variables;
+  unset_ = unset;
+  parameters_ = parameters;
   trap_ = trap;
   return flow == Flow::kExit ? Flow::kNext : flow;
 }
@@ -197,11 +222,14 @@ Flow ShellRun::simple(const Node& n, const Io& io) {
     return n.redirects.empty() ? Flow::kNext : Flow::kUnknown;
   }
   std::vector<std::string> words;
+  size_t size = 0, counted = 0;
   for (const std::string& word : n.words) {
     if (!expand(word, &words)) return Flow::kUnknown;
+    for (; counted < words.size(); ++counted) size += words[counted].size() + 1;
+    if (size > kMaxWords) return Flow::kUnknown;
   }
   if (traced_) trace(words, io);
-  const Flow flow = redirected(n, words, io);
+  const Flow flow = redirected(n, &words, io);
   return flow == Flow::kNext && exit_on_error_ && status_ != 0 ? Flow::kExit : flow;
 }
 
@@ -217,19 +245,32 @@ bool ShellRun::redirect(const shell::Redirect& r, Io* mine) {
     }
     return true;
   }
-  if (r.number != "2" || r.op == "<") return false;
+  if (r.number != "2" || r.op == "<" || r.op == "<<") return false;
   // What goes to a file from standard error is not kept.
   const bool log = r.target == "/dev/stdout" || r.target == "/dev/stderr" || r.target.starts_with("/proc/1/fd/");
   mine->err = log ? Err::kLog : Err::kNowhere;
   return true;
 }
 
-Flow ShellRun::redirected(const Node& n, const std::vector<std::string>& words, const Io& io) {
+bool ShellRun::read_document(const shell::Redirect& r, std::string* out) {
+  out->clear();
+  bool had_quotes = false;
+  if (!r.literal) return expand_text(r.target, true, false, out, &had_quotes);
+  *out = r.target;
+  return true;
+}
+
+Flow ShellRun::redirected(const Node& n, const std::vector<std::string>* words, const Io& io) {
   std::string in, out, path;
   bool append = false;
   Io mine = io;
   for (const shell::Redirect& r : n.redirects) {
     if (redirect(r, &mine)) continue;
+    if (r.op == "<<") {
+      if (!read_document(r, &in)) return Flow::kUnknown;
+      mine.in = &in;
+      continue;
+    }
     std::string target;
     if (!expand_one(r.target, &target) || target.empty()) return Flow::kUnknown;
     if (r.op == "<") {
@@ -249,7 +290,7 @@ Flow ShellRun::redirected(const Node& n, const std::vector<std::string>& words, 
     append = r.op == ">>";
     mine.out = &out;
   }
-  const Flow flow = words.empty() ? done(0) : command(words, mine);
+  const Flow flow = words == nullptr ? sequence(n, mine) : words->empty() ? done(0) : command(*words, mine);
   if (!path.empty() && !write(path, out, append, io)) return Flow::kUnknown;
   return flow;
 }
@@ -269,16 +310,30 @@ Flow ShellRun::command(const std::vector<std::string>& words, const Io& io) {
   if (words.empty()) return done(0);
   const auto function = functions_.find(words[0]);
   if (function != functions_.end()) {
-    if (words.size() > 1 || depth_ >= shell::kMaxDepth) return Flow::kUnknown;
-    const shell::Tree body = function->second;
-    ++depth_;
-    const Flow flow = node(*body, io);
-    --depth_;
-    return flow == Flow::kReturn ? Flow::kNext : flow;
+    if (depth_ >= shell::kMaxDepth) return Flow::kUnknown;
+    return call(function->second, {words.begin() + 1, words.end()}, io);
   }
   bool known = true;
   const Flow flow = builtin(words, io, &known);
   return known ? flow : utility(words, io);
+}
+
+// A function has parameters and local variables of its own.
+Flow ShellRun::call(const shell::Tree& body, std::vector<std::string> parameters, const Io& io) {
+  const shell::Tree kept = body;  // it may define itself anew
+  std::vector<std::string> outer = std::exchange(parameters_, std::move(parameters));
+  locals_.emplace_back();
+  ++depth_;
+  const Flow flow = node(*kept, io);
+  --depth_;
+  for (auto& [name, outer_value] : locals_.back()) {
+    unset_variable(name);
+    if (outer_value.value) set_variable(name, std::move(*outer_value.value));
+    if (!outer_value.unset) unset_.erase(name);
+  }
+  locals_.pop_back();
+  parameters_ = std::move(outer);
+  return flow == Flow::kReturn ? Flow::kNext : flow;
 }
 
 // ---- files
@@ -357,6 +412,11 @@ void ShellRun::set_variable(const std::string& name, std::string value) {
   const auto [at, fresh] = variables_.try_emplace(name);
   if (fresh || at->second != value) ++state_changes_;
   at->second = std::move(value);
+  unset_.erase(name);
+}
+
+void ShellRun::unset_variable(const std::string& name) {
+  if (variables_.erase(name) + (unset_.insert(name).second ? 1 : 0) > 0) ++state_changes_;
 }
 
 // ---- expansion
@@ -396,6 +456,7 @@ std::string in_fields(std::string_view value) {
 
 bool ShellRun::expand_text(std::string_view text, bool quoted, bool split, std::string* out, bool* had_quotes) {
   for (size_t i = 0; i < text.size();) {
+    if (out->size() > kMaxWord) return false;
     const char c = text[i];
     if (c == '\\' && i + 1 < text.size()) {
       if (quoted && std::string_view("$`\"\\").find(text[i + 1]) == npos) *out += c;
@@ -407,6 +468,11 @@ bool ShellRun::expand_text(std::string_view text, bool quoted, bool split, std::
       const bool known =
           c == '$' ? expand_dollar(text.substr(i), &value, &used) : expand_backquotes(text.substr(i), &value, &used);
       if (!known) return false;
+      // "$@" is a field for each parameter, also between quotes.
+      if (split && quoted && text.substr(i).starts_with("$@")) {
+        value.clear();
+        for (const std::string& p : parameters_) value += (value.empty() ? "" : std::string(1, kFieldEnd)) + p;
+      }
       *out += split && !quoted ? in_fields(value) : value;
       i += used;
     } else if (!quoted && (c == '\'' || c == '"')) {
@@ -448,10 +514,9 @@ bool ShellRun::expand_dollar(std::string_view text, std::string* out, size_t* us
   }
   if (text.starts_with("$(")) return substitute(text.substr(2, end - 3), out);
   if (text.starts_with("${")) return braces(text.substr(2, end - 3), out);
-  if (text.starts_with("$?")) {
+  if (Known known = Known::kNo; text.size() > 1 && parameter(text.substr(1, 1), out, &known)) {
     *used = 2;
-    *out += std::to_string(status_);
-    return true;
+    return known != Known::kNo;
   }
   size_t stop = 1;
   while (stop < text.size() && is_name(text.substr(1, stop))) ++stop;
@@ -459,77 +524,153 @@ bool ShellRun::expand_dollar(std::string_view text, std::string* out, size_t* us
     *used = stop;
     return variable(text.substr(1, stop - 1), out);
   }
-  // "$" at the end of a word is itself; $1, $@, $$ and their like are not known.
+  // "$" at the end of a word is itself; $$, $! and their like are not known.
   *used = 1;
   *out += '$';
   return text.size() == 1 || text[1] == ' ' || text[1] == '"' || text[1] == '/';
 }
 
+// What stands between quotes is plain, what is not may have * and its like.
+bool ShellRun::expand_pattern(std::string_view word, std::string* out) {
+  const auto pieces = shell::pieces_of(word);
+  if (!pieces) return false;
+  for (const shell::Piece& piece : *pieces) {
+    if (piece.kind == shell::Piece::Kind::kPlain) {
+      *out += piece.text;
+      continue;
+    }
+    std::string text;
+    if (!expand_one(piece.text, &text)) return false;
+    *out += piece.kind == shell::Piece::Kind::kQuoted ? shell::plain_pattern(text) : text;
+  }
+  return true;
+}
+
 bool ShellRun::braces(std::string_view inside, std::string* out) {
-  const size_t colon = inside.find(':');
-  const std::string_view name = inside.substr(0, colon);
-  if (!is_name(name)) return false;
+  if (depth_ >= shell::kMaxDepth) return false;
+  ++depth_;
+  const bool known = braces_value(inside, out);
+  --depth_;
+  return known;
+}
+
+bool ShellRun::braces_value(std::string_view inside, std::string* out) {
+  const auto p = shell::read_parameter(inside);
+  if (!p) return false;
   std::string value;
-  const bool known = variable(name, &value);
-  if (colon != npos && !inside.substr(colon).starts_with(":?") && !inside.substr(colon).starts_with(":-")) return false;
-  if (!known || (colon != npos && value.empty())) return false;
+  const Known known = look_up(p->name, &value);
+  if (known == Known::kNo) return false;
+  const bool none = known != Known::kYes || (p->or_empty && value.empty());
+  if (p->op == 0 || p->op == '#' || p->op == '%') {
+    if (known == Known::kAbsent) return false;
+    if (p->length) {
+      *out += std::to_string(value.size());
+      return !has_mark(value);
+    }
+    if (p->op == 0) {
+      *out += value;
+      return true;
+    }
+    std::string pattern;
+    if (has_mark(value) || !expand_pattern(p->word, &pattern)) return false;
+    const auto rest = shell::stripped(value, pattern, p->op, p->longest);
+    if (rest) *out += *rest;
+    return rest.has_value();
+  }
+  if (none) return braces_without_value(*p, out);
+  if (p->op == '+') return expand_one(p->word, out);
   *out += value;
   return true;
 }
 
-bool ShellRun::variable(std::string_view name, std::string* out) const {
-  const std::string key(name);
-  if (const auto own = variables_.find(key); own != variables_.end()) {
-    *out += own->second;
-    return true;
+bool ShellRun::braces_without_value(const shell::Parameter& p, std::string* out) {
+  if (p.op == '+') return true;
+  if (p.op == '?') return false;  // the shell ends with a message of its own
+  std::string value;
+  if (!expand_one(p.word, &value)) return false;
+  if (p.op == '=') {
+    if (!is_name(p.name)) return false;
+    set_variable(std::string(p.name), value);
   }
-  const auto given = line_.env.find(key);
-  if (given == line_.env.end() && key == "HOSTNAME") {
-    *out += host_mark();  // a runtime sets it
-    return true;
-  }
-  if (given == line_.env.end() || !given->second) return false;
-  *out += *given->second;
+  *out += value;
   return true;
 }
 
-bool ShellRun::number(std::string_view text, int64_t* out) const {
-  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
-  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
-  if (text.starts_with('$')) text.remove_prefix(1);
-  std::string value;
-  if (is_name(text)) {
-    if (!variable(text, &value)) return false;
-    text = value;
+// $?, $#, $1, $@: false when the name is none of these.
+bool ShellRun::parameter(std::string_view name, std::string* out, Known* known) const {
+  if (name.empty()) return false;
+  *known = Known::kYes;
+  if (name == "?") {
+    *out += std::to_string(status_);
+  } else if (name == "#") {
+    *out += std::to_string(parameters_.size());
+  } else if (name == "@" || name == "*") {
+    *known = parameters_.empty() ? Known::kUnset : Known::kYes;
+    for (size_t i = 0; i < parameters_.size(); ++i) *out += (i == 0 ? "" : " ") + parameters_[i];
+  } else if (name.size() == 1 && name[0] >= '0' && name[0] <= '9') {
+    const auto index = static_cast<size_t>(name[0] - '0');
+    *known = index == 0 ? Known::kNo : index <= parameters_.size() ? Known::kYes : Known::kUnset;
+    if (*known == Known::kYes) *out += parameters_[index - 1];
+  } else {
+    return false;
   }
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *out);
-  return error == std::errc() && end == text.data() + text.size() && *out > -kMaxNumber && *out < kMaxNumber;
+  return true;
 }
 
-// A number, or two with an operator between them.
+namespace {
+
+// What a shell, a runtime or a kubelet sets by itself, or may.
+bool may_be_set(std::string_view name) {
+  constexpr std::string_view kNames[] = {"PATH",  "HOME",    "PWD",          "OLDPWD", "IFS", "PPID", "SHLVL",
+                                         "TERM",  "LINENO",  "RANDOM",       "OPTIND", "UID", "EUID", "USER",
+                                         "SHELL", "SECONDS", "EPOCHSECONDS", "PS1",    "PS2", "PS4",  "LOGNAME"};
+  const bool service = name.find("_SERVICE_") != npos || name.find("_PORT") != npos;
+  return service || std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
+}
+
+}  // namespace
+
+ShellRun::Known ShellRun::look_up(std::string_view name, std::string* out) const {
+  if (Known known = Known::kNo; parameter(name, out, &known)) return known;
+  if (!is_name(name)) return Known::kNo;
+  const std::string key(name);
+  if (const auto own = variables_.find(key); own != variables_.end()) {
+    *out += own->second;
+    return Known::kYes;
+  }
+  if (unset_.contains(name)) return Known::kUnset;
+  const auto given = line_.env.find(key);
+  if (given == line_.env.end() && key == "HOSTNAME") {
+    *out += host_mark();  // a runtime sets it
+    return Known::kYes;
+  }
+  // Plain images set nothing of their own; others may.
+  if (given == line_.env.end()) return is_busybox() && !may_be_set(name) ? Known::kAbsent : Known::kNo;
+  if (!given->second) return Known::kNo;
+  *out += *given->second;
+  return Known::kYes;
+}
+
+bool ShellRun::variable(std::string_view name, std::string* out) const {
+  const Known known = look_up(name, out);
+  return known == Known::kYes || known == Known::kUnset;
+}
+
 bool ShellRun::arithmetic(std::string_view text, std::string* out) {
-  int64_t a = 0, b = 0;
-  const size_t at = text.find_first_of("+-*/%", text.find_first_not_of(" -"));
-  if (at == npos) {
-    if (!number(text, &a)) return false;
-    *out += std::to_string(a);
-    return true;
-  }
-  if (!number(text.substr(0, at), &a) || !number(text.substr(at + 1), &b)) return false;
-  const std::optional<int64_t> result = calculate(a, text[at], b);
-  if (result) *out += std::to_string(*result);
-  return result.has_value();
-}
-
-std::optional<int64_t> ShellRun::calculate(int64_t a, char op, int64_t b) {
-  switch (op) {
-    case '+': return a + b;
-    case '-': return a - b;
-    case '*': return a * b;
-    case '/': return b == 0 ? std::nullopt : std::optional<int64_t>(a / b);
-    case '%': return b == 0 ? std::nullopt : std::optional<int64_t>(a % b);
-    default: return std::nullopt;
-  }
+  std::string expression, error;
+  bool had_quotes = false, known = true;
+  if (!expand_text(text, true, false, &expression, &had_quotes) || has_mark(expression)) return false;
+  const auto value = shell::evaluate(
+      expression,
+      [&](std::string_view name) {
+        std::string of_name;
+        known &= variable(name, &of_name) && !has_mark(of_name);
+        return of_name;
+      },
+      &error);
+  if (!value || !known) return false;
+  *out += std::to_string(*value);
+  return true;
 }
 
 // $(script)

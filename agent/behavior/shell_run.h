@@ -9,12 +9,14 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "agent/behavior/command_log.h"
 #include "agent/behavior/command_model.h"
 #include "agent/behavior/shell_script.h"
+#include "agent/behavior/shell_words.h"
 
 namespace ghostfleet::agent {
 
@@ -70,15 +72,23 @@ class ShellRun {
   void skip_rounds(Round* last);
   Flow for_each(const shell::Node& n, const Io& io);
   Flow subshell(const shell::Node& n, const Io& io);
+  Flow choose(const shell::Node& n, const Io& io);
+  Flow call(const shell::Tree& body, std::vector<std::string> parameters, const Io& io);
   Flow condition(const shell::Node& n, const Io& io);
   Flow simple(const shell::Node& n, const Io& io);
-  Flow redirected(const shell::Node& n, const std::vector<std::string>& words, const Io& io);
+  // The command `words`, or (null) the parts of the block.
+  Flow redirected(const shell::Node& n, const std::vector<std::string>* words, const Io& io);
+  bool read_document(const shell::Redirect& r, std::string* out);
   Flow command(const std::vector<std::string>& words, const Io& io);
   Flow builtin(const std::vector<std::string>& words, const Io& io, bool* known);
   Flow utility(const std::vector<std::string>& words, const Io& io);
   Flow leave(const std::vector<std::string>& words, Flow how);
   Flow run_shell(const std::vector<std::string>& words, const Io& io);
   Flow set(const std::vector<std::string>& words);
+  Flow shift(const std::vector<std::string>& words);
+  Flow local(const std::vector<std::string>& words);
+  Flow unset(const std::vector<std::string>& words);
+  Flow export_all(const std::vector<std::string>& words);
   Flow trap(const std::vector<std::string>& words);
   Flow sleep(const std::vector<std::string>& words);
   Flow echo(const std::vector<std::string>& words, const Io& io);
@@ -107,6 +117,7 @@ class ShellRun {
   void trace(const std::vector<std::string>& words, const Io& io);
   bool redirect(const shell::Redirect& r, Io* mine);
   void set_variable(const std::string& name, std::string value);
+  void unset_variable(const std::string& name);
 
   // Expansion; false: not known. A word becomes fields, the value of an assignment or a target stays one.
   bool expand(const std::string& word, std::vector<std::string>* out);
@@ -114,16 +125,29 @@ class ShellRun {
   bool expand_text(std::string_view text, bool quoted, bool split, std::string* out, bool* had_quotes);
   bool expand_backquotes(std::string_view text, std::string* out, size_t* used);
   bool expand_dollar(std::string_view text, std::string* out, size_t* used);
+  bool expand_pattern(std::string_view word, std::string* out);
   bool braces(std::string_view inside, std::string* out);
+  bool braces_value(std::string_view inside, std::string* out);
+  bool braces_without_value(const shell::Parameter& p, std::string* out);
+  // kAbsent: nobody told it, so that it is unset unless the image sets it.
+  enum class Known : unsigned char { kYes, kUnset, kAbsent, kNo };
+  Known look_up(std::string_view name, std::string* out) const;
+  bool parameter(std::string_view name, std::string* out, Known* known) const;
   bool variable(std::string_view name, std::string* out) const;
-  bool number(std::string_view text, int64_t* out) const;
   bool arithmetic(std::string_view text, std::string* out);
-  static std::optional<int64_t> calculate(int64_t a, char op, int64_t b);
   bool substitute(std::string_view script, std::string* out);
 
   const CommandLine& line_;
   Files files_;
   std::map<std::string, std::string> variables_;
+  std::set<std::string, std::less<>> unset_;  // by the script
+  std::vector<std::string> parameters_;       // $1, $2, ...
+  // Of each function that runs: what its local variables were outside.
+  struct Outer {
+    std::optional<std::string> value;
+    bool unset = false;
+  };
+  std::vector<std::map<std::string, Outer>> locals_;
   std::map<std::string, shell::Tree> functions_;
   std::vector<FileChange> changes_;
   std::vector<CommandServer> servers_;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "agent/behavior/shell_words.h"
+
 namespace ghostfleet::agent::shell {
 
 namespace {
@@ -59,24 +61,28 @@ enum class TokenKind : unsigned char { kWord, kOperator, kNewline, kEnd };
 struct Token {
   TokenKind kind = TokenKind::kEnd;
   std::string text;
-  bool glued = false;  // a redirection follows without a blank: "2>"
+  bool glued = false;    // a redirection follows without a blank: "2>"
+  bool literal = false;  // the text of a here-document whose end was quoted
 };
 
 class Lexer {
  public:
   explicit Lexer(std::string_view text) : text_(text) {}
 
-  // False when the text is no script.
+  // False when the text is no script: a quote or a here-document has no end.
   bool run(std::vector<Token>* out) {
     while (true) {
       skip_blanks();
       if (at_ >= text_.size()) break;
       Token token;
       if (!next(&token)) return false;
+      const TokenKind kind = token.kind;
       out->push_back(std::move(token));
+      note_document(*out);
+      if (kind == TokenKind::kNewline && !read_documents(out)) return false;
     }
     out->push_back({});
-    return true;
+    return documents_.empty();
   }
 
  private:
@@ -95,14 +101,56 @@ class Lexer {
     }
   }
 
+  struct HereDocument {
+    size_t token = 0;   // its end, which becomes its text
+    bool tabs = false;  // <<-: leading tabs do not count
+  };
+
+  // The word behind << says how the document ends.
+  void note_document(const std::vector<Token>& tokens) {
+    if (tokens.size() < 2 || tokens.back().kind != TokenKind::kWord) return;
+    const Token& before = tokens[tokens.size() - 2];
+    if (before.kind != TokenKind::kOperator || !before.text.starts_with("<<")) return;
+    documents_.push_back({tokens.size() - 1, before.text == "<<-"});
+  }
+
+  bool read_documents(std::vector<Token>* tokens) {
+    for (const HereDocument& document : documents_) {
+      Token& token = (*tokens)[document.token];
+      std::string end;
+      for (const char c : token.text) {
+        const bool quote = c == '\'' || c == '"' || c == '\\';
+        token.literal |= quote;
+        if (!quote) end += c;
+      }
+      token.text.clear();
+      if (!read_document(end, document.tabs, &token.text)) return false;
+      if (!token.literal) token.text = as_quoted(token.text);
+    }
+    documents_.clear();
+    return true;
+  }
+
+  bool read_document(std::string_view end, bool tabs, std::string* out) {
+    while (at_ < text_.size()) {
+      std::string_view line = text_.substr(at_, text_.find('\n', at_) - at_);
+      at_ = std::min(at_ + line.size() + 1, text_.size());
+      if (tabs) line.remove_prefix(std::min(line.find_first_not_of('\t'), line.size()));
+      if (line == end) return true;
+      out->append(line);
+      *out += '\n';
+    }
+    return false;
+  }
+
   bool next(Token* token) {
     if (text_[at_] == '\n') {
       ++at_;
       token->kind = TokenKind::kNewline;
       return true;
     }
-    constexpr std::array<std::string_view, 15> kOperators = {"<<", "<&", "&&", "||", ";;", ">>", ">&", ">|",
-                                                             ";",  "&",  "|",  "<",  ">",  "(",  ")"};
+    constexpr std::array<std::string_view, 16> kOperators = {"<<-", "<<", "<&", "&&", "||", ";;", ">>", ">&",
+                                                             ">|",  ";",  "&",  "|",  "<",  ">",  "(",  ")"};
     for (const std::string_view op : kOperators) {
       if (!text_.substr(at_).starts_with(op)) continue;
       at_ += op.size();
@@ -127,12 +175,13 @@ class Lexer {
       }
     }
     const bool glued = at_ < text_.size() && (text_[at_] == '<' || text_[at_] == '>');
-    *token = {TokenKind::kWord, std::string(text_.substr(from, at_ - from)), glued};
+    *token = {TokenKind::kWord, std::string(text_.substr(from, at_ - from)), glued, false};
     return true;
   }
 
   std::string_view text_;
   size_t at_ = 0;
+  std::vector<HereDocument> documents_;  // of this line
 };
 
 // Recursive descent. A failure leaves `failed_` set and returns what is there; the caller of parse() sees only null.
@@ -140,9 +189,10 @@ class Parser {
  public:
   explicit Parser(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}
 
-  Tree run() {
+  Tree run(bool* incomplete) {
     Tree tree = list({});
-    if (peek().kind != TokenKind::kEnd) failed_ = true;
+    if (peek().kind != TokenKind::kEnd) fail();
+    *incomplete = incomplete_;
     return failed_ ? nullptr : tree;
   }
 
@@ -150,15 +200,25 @@ class Parser {
   const Token& peek(size_t ahead = 0) const { return tokens_[std::min(at_ + ahead, tokens_.size() - 1)]; }
   bool is_operator(std::string_view text) const { return peek().kind == TokenKind::kOperator && peek().text == text; }
   bool is_word(std::string_view text) const { return peek().kind == TokenKind::kWord && peek().text == text; }
+  // The first failure tells: at the end of the text more of it could help.
+  void fail() {
+    if (!failed_) incomplete_ = peek().kind == TokenKind::kEnd;
+    failed_ = true;
+  }
+  void fail_for_good() { failed_ = true; }
   void skip_newlines() {
     while (peek().kind == TokenKind::kNewline) ++at_;
   }
   void expect_word(std::string_view text) {
-    if (!is_word(text)) failed_ = true;
+    if (!is_word(text)) fail();
+    ++at_;
+  }
+  void expect_operator(std::string_view text) {
+    if (!is_operator(text)) fail();
     ++at_;
   }
   bool at_end_of_list(const std::vector<std::string_view>& ends) const {
-    if (failed_ || peek().kind == TokenKind::kEnd || is_operator(")")) return true;
+    if (failed_ || peek().kind == TokenKind::kEnd || is_operator(")") || is_operator(";;")) return true;
     return std::any_of(ends.begin(), ends.end(), [&](std::string_view end) { return is_word(end); });
   }
 
@@ -170,10 +230,10 @@ class Parser {
     return n;
   }
 
-  // Commands up to one of the words `ends`, a closing bracket or the end.
+  // Commands up to one of the words `ends`, a closing bracket, ;; or the end.
   Tree list(const std::vector<std::string_view>& ends) {
     std::vector<Tree> parts;
-    if (++depth_ > kMaxDepth) failed_ = true;
+    if (++depth_ > kMaxDepth) fail_for_good();
     skip_separators();
     while (!at_end_of_list(ends)) {
       Tree part = and_or();
@@ -181,7 +241,7 @@ class Parser {
         ++at_;
         part = node(NodeKind::kBackground, {std::move(part)});
       } else if (!at_end_of_list(ends) && !is_operator(";") && peek().kind != TokenKind::kNewline) {
-        failed_ = true;
+        fail();
       }
       parts.push_back(std::move(part));
       skip_separators();
@@ -197,7 +257,7 @@ class Parser {
   Tree and_or() {
     Tree left = pipeline();
     for (int links = 0; !failed_ && (is_operator("&&") || is_operator("||")); ++links) {
-      if (links == kMaxDepth) failed_ = true;
+      if (links == kMaxDepth) fail_for_good();
       const NodeKind kind = is_operator("&&") ? NodeKind::kAnd : NodeKind::kOr;
       ++at_;
       skip_newlines();
@@ -222,12 +282,13 @@ class Parser {
 
   Tree command() {
     if (failed_) return node(NodeKind::kSequence, {});
-    if (is_operator("(")) return subshell();
-    if (is_word("{")) return group();
-    if (is_word("if")) return if_command();
-    if (is_word("while")) return loop(NodeKind::kWhile);
-    if (is_word("until")) return loop(NodeKind::kUntil);
-    if (is_word("for")) return for_command();
+    if (is_operator("(")) return redirected(subshell());
+    if (is_word("{")) return redirected(group());
+    if (is_word("if")) return redirected(if_command());
+    if (is_word("case")) return redirected(case_command());
+    if (is_word("while")) return redirected(loop(NodeKind::kWhile));
+    if (is_word("until")) return redirected(loop(NodeKind::kUntil));
+    if (is_word("for")) return redirected(for_command());
     if (peek().kind == TokenKind::kWord && peek(1).kind == TokenKind::kOperator && peek(1).text == "(")
       return function();
     return simple();
@@ -236,9 +297,7 @@ class Parser {
   Tree subshell() {
     ++at_;
     Tree body = list({});
-    if (!is_operator(")")) failed_ = true;
-    ++at_;
-    refuse_redirect();
+    expect_operator(")");
     return node(NodeKind::kSubshell, {std::move(body)});
   }
 
@@ -246,7 +305,6 @@ class Parser {
     ++at_;
     Tree body = list({"}"});
     expect_word("}");
-    refuse_redirect();
     return body;
   }
 
@@ -256,7 +314,7 @@ class Parser {
     expect_word("then");
     parts.push_back(list({"elif", "else", "fi"}));
     if (is_word("elif")) {
-      if (++depth_ > kMaxDepth) failed_ = true;
+      if (++depth_ > kMaxDepth) fail_for_good();
       parts.push_back(if_command());
       --depth_;
       return node(NodeKind::kIf, std::move(parts));
@@ -266,8 +324,42 @@ class Parser {
       parts.push_back(list({"fi"}));
     }
     expect_word("fi");
-    refuse_redirect();
     return node(NodeKind::kIf, std::move(parts));
+  }
+
+  Tree case_command() {
+    ++at_;
+    auto n = std::make_shared<Node>();
+    n->kind = NodeKind::kCase;
+    n->words = {peek().text};
+    if (peek().kind != TokenKind::kWord) fail();
+    ++at_;
+    skip_newlines();
+    expect_word("in");
+    skip_newlines();
+    while (!failed_ && !is_word("esac")) {
+      n->patterns.push_back(patterns());
+      n->parts.push_back(list({"esac"}));
+      if (!is_operator(";;")) break;  // the last one needs none
+      ++at_;
+      skip_newlines();
+    }
+    expect_word("esac");
+    return n;
+  }
+
+  std::vector<std::string> patterns() {
+    std::vector<std::string> out;
+    if (is_operator("(")) ++at_;
+    while (!failed_) {
+      if (peek().kind != TokenKind::kWord) fail();
+      out.push_back(peek().text);
+      ++at_;
+      if (!is_operator("|")) break;
+      ++at_;
+    }
+    expect_operator(")");
+    return out;
   }
 
   Tree loop(NodeKind kind) {
@@ -280,18 +372,21 @@ class Parser {
     expect_word("do");
     Tree body = list({"done"});
     expect_word("done");
-    refuse_redirect();
     return body;
   }
 
   Tree for_command() {
     ++at_;
     std::vector<std::string> words = {peek().text};
-    if (peek().kind != TokenKind::kWord) failed_ = true;
+    if (peek().kind != TokenKind::kWord) fail();
     ++at_;
     skip_newlines();
-    expect_word("in");
-    for (; peek().kind == TokenKind::kWord; ++at_) words.push_back(peek().text);
+    if (is_word("in")) {
+      ++at_;
+      for (; peek().kind == TokenKind::kWord; ++at_) words.push_back(peek().text);
+    } else {
+      words.emplace_back("\"$@\"");
+    }
     skip_separators();
     return node(NodeKind::kFor, {body_of_loop()}, std::move(words));
   }
@@ -299,16 +394,34 @@ class Parser {
   Tree function() {
     std::string name = peek().text;
     at_ += 2;
-    if (!is_operator(")")) failed_ = true;
-    ++at_;
+    expect_operator(")");
     skip_newlines();
-    if (!is_word("{")) failed_ = true;
+    if (!is_word("{")) fail();
     return failed_ ? node(NodeKind::kSequence, {}) : node(NodeKind::kFunction, {group()}, {std::move(name)});
   }
 
-  // Redirections of whole blocks are not known here.
-  void refuse_redirect() {
-    if (is_operator("<") || is_operator(">") || is_operator(">>") || is_operator(">&")) failed_ = true;
+  bool at_redirect() const {
+    constexpr std::array<std::string_view, 6> kRedirects = {"<", ">", ">>", ">&", "<<", "<<-"};
+    return peek().kind == TokenKind::kOperator &&
+           std::find(kRedirects.begin(), kRedirects.end(), peek().text) != kRedirects.end();
+  }
+
+  // What follows a block is for all of it.
+  Tree redirected(Tree block) {
+    const bool numbered = peek().kind == TokenKind::kWord && peek().glued && (peek().text == "1" || peek().text == "2");
+    if (failed_ || (!at_redirect() && !numbered)) return block;
+    auto n = std::make_shared<Node>();
+    n->kind = NodeKind::kSequence;
+    n->parts = {std::move(block)};
+    while (!failed_ && (at_redirect() || peek().glued)) {
+      std::string number;
+      if (!at_redirect()) {
+        number = peek().text;
+        ++at_;
+      }
+      redirect(std::move(number), n.get());
+    }
+    return n;
   }
 
   Tree simple() {
@@ -317,33 +430,38 @@ class Parser {
       if (peek().kind == TokenKind::kWord) {
         n->words.push_back(peek().text);
         ++at_;
-      } else if (is_operator("<") || is_operator(">") || is_operator(">>") || is_operator(">&")) {
-        redirect(n.get());
+      } else if (at_redirect()) {
+        redirect(number_before(n.get()), n.get());
       } else {
         break;
       }
     }
     constexpr std::array<std::string_view, 9> kReserved = {"then", "elif", "else", "fi",      "do",
-                                                           "done", "}",    "case", "function"};
+                                                           "done", "}",    "esac", "function"};
     const bool reserved =
         !n->words.empty() && std::find(kReserved.begin(), kReserved.end(), n->words[0]) != kReserved.end();
-    if (reserved || (n->words.empty() && n->redirects.empty())) failed_ = true;
+    if (reserved) fail_for_good();
+    if (n->words.empty() && n->redirects.empty()) fail();
     return n;
   }
 
-  void redirect(Node* n) {
+  std::string number_before(Node* n) {
+    const bool numbered =
+        !n->words.empty() && at_ > 0 && tokens_[at_ - 1].glued && (n->words.back() == "1" || n->words.back() == "2");
+    if (!numbered) return {};
+    std::string number = std::move(n->words.back());
+    n->words.pop_back();
+    return number;
+  }
+
+  void redirect(std::string number, Node* n) {
     Redirect r;
-    r.op = peek().text;
-    if (!n->words.empty() && at_ > 0 && tokens_[at_ - 1].glued && (n->words.back() == "1" || n->words.back() == "2")) {
-      r.number = n->words.back();
-      n->words.pop_back();
-    }
+    r.op = peek().text == "<<-" ? "<<" : peek().text;
+    r.number = std::move(number);
     ++at_;
-    if (peek().kind != TokenKind::kWord) {
-      failed_ = true;
-      return;
-    }
+    if (peek().kind != TokenKind::kWord) return fail();
     r.target = peek().text;
+    r.literal = peek().literal;
     ++at_;
     n->redirects.push_back(std::move(r));
   }
@@ -352,6 +470,7 @@ class Parser {
   size_t at_ = 0;
   int depth_ = 0;
   bool failed_ = false;
+  bool incomplete_ = false;
 };
 
 }  // namespace
@@ -365,11 +484,17 @@ size_t end_of_piece(std::string_view text, size_t at, int depth) {
   return end == npos ? npos : end + 1;
 }
 
-Tree parse(std::string_view script) {
+Tree parse(std::string_view script, bool* incomplete) {
+  bool ignored = false;
+  bool& open = incomplete != nullptr ? *incomplete : ignored;
+  open = false;
   if (script.size() > kMaxScript) return nullptr;
   std::vector<Token> tokens;
-  if (!Lexer(script).run(&tokens)) return nullptr;
-  return Parser(std::move(tokens)).run();
+  if (!Lexer(script).run(&tokens)) {
+    open = true;
+    return nullptr;
+  }
+  return Parser(std::move(tokens)).run(&open);
 }
 
 bool is_name(std::string_view text) {

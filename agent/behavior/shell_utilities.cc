@@ -3,7 +3,9 @@
 #include <array>
 #include <charconv>
 #include <cstdlib>
+#include <utility>
 
+#include "agent/behavior/shell_arithmetic.h"
 #include "agent/behavior/shell_run.h"
 
 namespace ghostfleet::agent {
@@ -115,7 +117,10 @@ Flow ShellRun::builtin(const Words& words, const Io& io, bool* known) {
   if (name == "set") return set(words);
   if (name == "trap") return trap(words);
   if (name == "[[") return test(words);
-  if (name == "export" && words.size() == 2 && words[1].find('=') == std::string::npos) return done(0);
+  if (name == "shift") return shift(words);
+  if (name == "local") return local(words);
+  if (name == "unset") return unset(words);
+  if (name == "export") return export_all(words);
   if (name == "exec" && words.size() > 1) {
     const Flow flow = utility(Words(words.begin() + 1, words.end()), io);
     return flow == Flow::kNext ? Flow::kExit : flow;
@@ -132,8 +137,59 @@ Flow ShellRun::leave(const Words& words, Flow how) {
   return how;
 }
 
+// export NAME, export NAME=VALUE: what is run here sees all variables anyway.
+Flow ShellRun::export_all(const Words& words) {
+  if (words.size() < 2) return Flow::kUnknown;
+  for (size_t i = 1; i < words.size(); ++i) {
+    const size_t equals = shell::assignment(words[i]);
+    if (equals == std::string::npos && !shell::is_name(words[i])) return Flow::kUnknown;
+    if (equals != std::string::npos) set_variable(words[i].substr(0, equals), words[i].substr(equals + 1));
+  }
+  return done(0);
+}
+
+Flow ShellRun::unset(const Words& words) {
+  for (size_t i = 1; i < words.size(); ++i) {
+    if (!shell::is_name(words[i])) return Flow::kUnknown;
+    unset_variable(words[i]);
+  }
+  return done(0);
+}
+
+Flow ShellRun::local(const Words& words) {
+  if (locals_.empty()) return Flow::kUnknown;
+  for (size_t i = 1; i < words.size(); ++i) {
+    const size_t equals = shell::assignment(words[i]);
+    const std::string name = words[i].substr(0, equals);
+    if (!shell::is_name(name)) return Flow::kUnknown;
+    const auto before = variables_.find(name);
+    const auto value = before == variables_.end() ? std::nullopt : std::optional(before->second);
+    locals_.back().try_emplace(name, Outer{value, unset_.contains(name)});
+    if (equals == std::string::npos) {
+      unset_variable(name);
+    } else {
+      set_variable(name, words[i].substr(equals + 1));
+    }
+  }
+  return done(0);
+}
+
+Flow ShellRun::shift(const Words& words) {
+  int64_t count = 1;
+  if (words.size() > 2 || (words.size() == 2 && (!to_number(words[1], &count) || count < 0))) return Flow::kUnknown;
+  if (static_cast<size_t>(count) > parameters_.size()) return Flow::kUnknown;  // shells differ in what follows
+  parameters_.erase(parameters_.begin(), parameters_.begin() + static_cast<std::ptrdiff_t>(count));
+  if (count > 0) ++state_changes_;
+  return done(0);
+}
+
 Flow ShellRun::set(const Words& words) {
   for (size_t i = 1; i < words.size(); ++i) {
+    if (words[i] == "--") {
+      parameters_.assign(words.begin() + static_cast<std::ptrdiff_t>(i) + 1, words.end());
+      ++state_changes_;
+      return done(0);
+    }
     if (words[i].size() < 2 || words[i].find_first_not_of("eux", 1) != std::string::npos) return Flow::kUnknown;
     if (words[i][0] != '-' && words[i][0] != '+') return Flow::kUnknown;
     if (words[i].find('e') != std::string::npos) exit_on_error_ = words[i][0] == '-';
@@ -194,6 +250,9 @@ Flow ShellRun::run_shell(const Words& words, const Io& io) {
   if (depth_ >= shell::kMaxDepth) return Flow::kUnknown;
   const shell::Tree tree = shell::parse(words[2]);
   if (tree == nullptr) return Flow::kUnknown;
+  // The word behind the script is $0.
+  const auto first = words.begin() + static_cast<std::ptrdiff_t>(std::min<size_t>(4, words.size()));
+  const Words before_parameters = std::exchange(parameters_, Words(first, words.end()));
   if (steps_ == 0) {
     // It is the process itself: what it traps stays.
     exit_on_error_ = words[1].find('e') != std::string::npos;
@@ -206,6 +265,7 @@ Flow ShellRun::run_shell(const Words& words, const Io& io) {
   const Flow flow = subshell(*tree, io);
   --depth_;
   exit_on_error_ = before;
+  parameters_ = before_parameters;
   return flow;
 }
 
@@ -406,9 +466,13 @@ Flow ShellRun::awk(const Words& words, const Io& io) {
 
 Flow ShellRun::expr(const Words& words, const Io& io) {
   int64_t a = 0, b = 0;
-  if (words.size() != 4 || words[2].size() != 1 || !number(words[1], &a) || !number(words[3], &b))
+  if (words.size() != 4 || words[2].size() != 1 || std::string_view("+-*/%").find(words[2][0]) == std::string::npos)
     return Flow::kUnknown;
-  const std::optional<int64_t> result = calculate(a, words[2][0], b);
+  if (!to_number(words[1], &a) || !to_number(words[3], &b)) return Flow::kUnknown;
+  const auto none = [](std::string_view) { return std::string(); };
+  std::string error;
+  const std::optional<int64_t> result =
+      shell::evaluate("(" + std::to_string(a) + ")" + words[2] + "(" + std::to_string(b) + ")", none, &error);
   if (!result || !write_out(std::to_string(*result) + "\n", io)) return Flow::kUnknown;
   return done(*result == 0 ? 1 : 0);
 }

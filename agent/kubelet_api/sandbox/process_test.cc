@@ -133,6 +133,49 @@ TEST_F(Sandbox, ShellLanguage) {
   EXPECT_EQ(sh("echo 'unclosed"), "sh: syntax error, or something this shell does not know\n=2");
 }
 
+TEST_F(Sandbox, Case) {
+  EXPECT_EQ(sh("case web-1 in db-*) echo db;; web-[0-9]|other) echo web;; *) echo none;; esac"), "web\n");
+  EXPECT_EQ(sh("case $MODE in slow) echo slow\n;;\n(f*) echo starts with f\nesac"), "starts with f\n");
+  EXPECT_EQ(sh("case '*' in a) echo a;; '*') echo star;; esac; case x in y) ;; esac; echo $?"), "star\n0\n");
+  EXPECT_EQ(sh("for i in 1 2 3; do case $i in 2) continue;; esac; echo $i; done"), "1\n3\n");
+}
+
+TEST_F(Sandbox, HereDocuments) {
+  EXPECT_EQ(sh("X=1\ncat <<EOF\n$X \"q\" \\$X $(hostname) `pwd` $((X+1))\nEOF\necho end"), "1 \"q\" $X p / 2\nend\n");
+  EXPECT_EQ(sh("cat <<'EOF'\n$X `pwd`\nEOF"), "$X `pwd`\n");
+  EXPECT_EQ(sh("cat <<-E | tail -n 1\n\tone\n\ttwo\n\tE"), "two\n");
+  EXPECT_EQ(sh("cat > /tmp/doc <<E\nx\nE\ncat /tmp/doc"), "x\n");
+  EXPECT_EQ(sh("while read a b; do echo $b-$a; done <<E\n1 2\n3 4\nE"), "2-1\n4-3\n");
+  EXPECT_EQ(sh("{ echo a; echo b; } > /tmp/both; (echo c) >> /tmp/both; cat /tmp/both"), "a\nb\nc\n");
+  EXPECT_EQ(sh("if true; then echo x; nosuch; fi 2> /tmp/err; cat /tmp/err"), "x\nsh: nosuch: not found\n");
+  EXPECT_EQ(sh("cat <<E\nwithout end"), "sh: syntax error, or something this shell does not know\n=2");
+}
+
+TEST_F(Sandbox, ParameterExpansion) {
+  EXPECT_EQ(sh("E=; echo ${E:-a}${E-b}${U:-c}${U-d} ${E:+e}${MODE:+f} ${MODE:-g}"), "acd f fast\n");
+  EXPECT_EQ(sh("echo ${N:=new} $N; echo ${U:-$(hostname) ${MODE}}"), "new new\np fast\n");
+  EXPECT_EQ(sh("F=/a/b.tar.gz; echo ${F##*/} ${F%/*} ${F%.*} ${F%%.*} ${F#*.} ${#F}"),
+            "b.tar.gz /a /a/b.tar /a/b tar.gz 11\n");
+  EXPECT_EQ(sh("P='*'; F=a*b; echo ${F%\"$P\"b} ${F%$P}"), "a a*b\n");
+  EXPECT_EQ(sh("echo ${U:?is needed}; echo next"), "sh: U: is needed\n=2");
+  EXPECT_EQ(sh("echo ${U/x/y}; echo next"), "next\nsh: syntax error: bad substitution\n");
+}
+
+TEST_F(Sandbox, FunctionsHaveParametersAndLocalVariables) {
+  EXPECT_EQ(
+      sh("f() { local x=in; echo $# $1 \"$2\" $x; shift; echo $1; return 4; }; x=out; f a 'b  c'; echo $? $x [$1]"),
+      "2 a b  c in\nb c\n4 out []\n");
+  EXPECT_EQ(sh("f() { for i in \"$@\"; do echo \"<$i>\"; done; for i; do :; done; echo $i; }; f a 'b c'"),
+            "<a>\n<b c>\nb c\n");
+  EXPECT_EQ(run({"sh", "-c", "echo $1-$2; set -- x; echo $1 $#", "name", "one", "two"}), "one-two\nx 1\n");
+}
+
+TEST_F(Sandbox, WordsThatGrowWithoutEndAreCut) {
+  EXPECT_EQ(sh("x=aaaaaaaaaaaaaaaa; for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do x=$x$x; done; "
+               "[ ${#x} -le 1048576 ] && echo bounded"),
+            "bounded\n");
+}
+
 TEST_F(Sandbox, Arithmetic) {
   EXPECT_EQ(sh("echo $((1 + 2 * 3)) $(( $(echo 4) + X )) \"$((2 > 1))\""), "7 4 1\n");
   EXPECT_EQ(sh("i=0; while [ $i -lt 3 ]; do i=$((i+1)); done; echo $i"), "3\n");

@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
+#include "agent/behavior/shell_words.h"
+
 namespace ghostfleet::kubelet_api {
 
 using agent::shell::assignment;
@@ -58,7 +62,14 @@ Task<int> Shell::pause() {
 Task<int> Shell::node(const Node& n, Io io) {
   switch (n.kind) {
     case NodeKind::kCommand: status_ = co_await simple(n, io); break;
-    case NodeKind::kSequence: status_ = co_await sequence(n, io); break;
+    case NodeKind::kSequence:
+      if (n.redirects.empty()) {
+        status_ = co_await sequence(n, io);
+      } else {
+        status_ = co_await block(n, io);
+      }
+      break;
+    case NodeKind::kCase: status_ = co_await choose(n, io); break;
     case NodeKind::kPipe: status_ = co_await pipe(n, io); break;
     case NodeKind::kAnd:
     case NodeKind::kOr:
@@ -159,6 +170,7 @@ Task<int> Shell::for_each(const Node& n, Io io) {
 Task<int> Shell::subshell(const Node& n, Io io) {
   auto variables = variables_;
   auto exported = exported_;
+  auto parameters = parameters_;
   const std::string directory = directory_;
   int code = 0;
   for (const auto& part : n.parts) {
@@ -168,7 +180,97 @@ Task<int> Shell::subshell(const Node& n, Io io) {
   if (flow_ == Flow::kExit && !process_.interrupted() && !process_.broken()) flow_ = Flow::kNext;
   variables_ = std::move(variables);
   exported_ = std::move(exported);
+  parameters_ = std::move(parameters);
   directory_ = directory;
+  co_return code;
+}
+
+// case WORD in PATTERN) ...
+Task<int> Shell::choose(const Node& n, Io io) {
+  std::string word;
+  co_await expand_one(n.words[0], Mode::kWhole, &word, io);
+  for (size_t i = 0; i < n.parts.size(); ++i) {
+    for (const std::string& pattern : n.patterns[i]) {
+      std::string text;
+      co_await expand_pattern(pattern, &text, io);
+      if (std::exchange(bad_word_, false)) co_return kBadWord;
+      if (agent::shell::matches(text, word)) co_return co_await node(*n.parts[i], io);
+    }
+  }
+  co_return 0;
+}
+
+// A block with redirections.
+Task<int> Shell::block(const Node& n, Io io) {
+  std::vector<Output> outputs;
+  int code = co_await open_redirects(n.redirects, &io, &outputs);
+  if (code != 0) co_return code;
+  code = co_await sequence(n, io);
+  const int closed = close_redirects(outputs);
+  co_return closed != 0 ? closed : code;
+}
+
+Task<int> Shell::open_redirects(const std::vector<Redirect>& redirects, Io* io, std::vector<Output>* outputs) {
+  for (const Redirect& r : redirects) {
+    const bool to_err = r.number == "2";
+    if (r.op == "<<") {
+      auto text = std::make_shared<std::string>(r.target);
+      if (!r.literal) {
+        text->clear();
+        co_await expand_one(r.target, Mode::kQuoted, text.get(), *io);
+      }
+      io->in = std::move(text);
+      continue;
+    }
+    std::vector<std::string> target;
+    co_await expand(r.target, &target, *io);
+    const std::string name = target.empty() ? std::string() : target.front();
+    if (r.op == "<") {
+      SharedBytes content;
+      const FileError error = process_.files().read(FileSystem::resolve(directory_, name), &content);
+      if (error != FileError::kOk && name != "/dev/null") {
+        write(*io, 2, fmt::format("sh: can't open {}: {}\n", name, file_error_text(error)));
+        co_return 1;
+      }
+      io->in = std::make_shared<std::string>(view(content));
+    } else if (r.op == ">&") {
+      io->err_with_out |= to_err && name == "1";
+      io->out_with_err |= !to_err && name == "2";
+    } else {
+      auto buffer = std::make_shared<std::string>();
+      (to_err ? io->err : io->out) = buffer.get();
+      outputs->push_back({FileSystem::resolve(directory_, name), r.op == ">>", buffer});
+    }
+  }
+  co_return 0;
+}
+
+int Shell::close_redirects(const std::vector<Output>& outputs) {
+  int code = 0;
+  for (const Output& output : outputs) {
+    if (output.path == "/dev/null") continue;
+    const FileError error = process_.files().write(output.path, *output.text, output.append, process_.now());
+    if (error == FileError::kOk) continue;
+    write(Io(), 2, fmt::format("sh: can't create {}: {}\n", output.path, file_error_text(error)));
+    code = 1;
+  }
+  return code;
+}
+
+// A function has parameters and local variables of its own.
+Task<int> Shell::call(agent::shell::Tree body, std::vector<std::string> parameters, Io io) {
+  std::swap(parameters_, parameters);
+  locals_.emplace_back();
+  ++depth_;
+  const int code = co_await node(*body, io);
+  --depth_;
+  for (auto& [name, value] : locals_.back()) {
+    unset_variable(name);
+    if (value) set_variable(name, std::move(*value));
+  }
+  locals_.pop_back();
+  std::swap(parameters_, parameters);
+  if (flow_ == Flow::kReturn) flow_ = Flow::kNext;
   co_return code;
 }
 
@@ -176,29 +278,9 @@ Task<int> Shell::simple(const Node& n, Io io) {
   co_await pause();
   if (stopped()) co_return status_;
   // Redirections first, so that a missing file stops the command.
-  std::vector<std::pair<std::string, std::shared_ptr<std::string>>> files;  // to write at the end; ">>" keeps '+'
-  for (const Redirect& r : n.redirects) {
-    std::vector<std::string> target;
-    co_await expand(r.target, &target, io);
-    const std::string name = target.empty() ? std::string() : target.front();
-    const bool to_err = r.number == "2";
-    if (r.op == "<") {
-      SharedBytes content;
-      const FileError error = process_.files().read(FileSystem::resolve(directory_, name), &content);
-      if (error != FileError::kOk && name != "/dev/null") {
-        write(io, 2, fmt::format("sh: can't open {}: {}\n", name, file_error_text(error)));
-        co_return 1;
-      }
-      io.in = std::make_shared<std::string>(view(content));
-    } else if (r.op == ">&") {
-      io.err_with_out |= to_err && name == "1";
-      io.out_with_err |= !to_err && name == "2";
-    } else {
-      auto buffer = std::make_shared<std::string>();
-      (to_err ? io.err : io.out) = buffer.get();
-      files.emplace_back((r.op == ">>" ? "+" : "-") + FileSystem::resolve(directory_, name), buffer);
-    }
-  }
+  std::vector<Output> outputs;
+  int code = co_await open_redirects(n.redirects, &io, &outputs);
+  if (code != 0) co_return code;
   std::vector<std::string> argv;
   std::vector<std::pair<std::string, std::string>> settings;
   for (const std::string& word : n.words) {
@@ -207,40 +289,26 @@ Task<int> Shell::simple(const Node& n, Io io) {
       co_await expand(word, &argv, io);
       continue;
     }
-    std::vector<std::string> value;
-    bool open = false;
-    co_await expand_text(word.substr(equals + 1), Mode::kWhole, &value, &open, io);
-    settings.emplace_back(word.substr(0, equals), value.empty() ? std::string() : value.front());
+    std::string value;
+    co_await expand_one(word.substr(equals + 1), Mode::kWhole, &value, io);
+    settings.emplace_back(word.substr(0, equals), std::move(value));
   }
   if (std::exchange(bad_word_, false)) co_return kBadWord;
-  int code = 0;
   if (argv.empty()) {
-    for (auto& [name, value] : settings) (exported_.contains(name) ? exported_ : variables_)[name] = value;
+    for (auto& [name, value] : settings) set_variable(name, value);
   } else {
     const auto before = exported_;
     for (auto& [name, value] : settings) exported_[name] = value;
-    if (functions_.contains(argv[0]) && depth_ < kMaxDepth) {
-      ++depth_;
-      const agent::shell::Tree body = functions_[argv[0]];
-      for (size_t i = 1; i < argv.size(); ++i) variables_[std::to_string(i)] = argv[i];
-      code = co_await node(*body, io);
-      if (flow_ == Flow::kReturn) flow_ = Flow::kNext;
-      --depth_;
+    const auto function = functions_.find(argv[0]);
+    if (function != functions_.end() && depth_ < kMaxDepth) {
+      code = co_await call(function->second, {argv.begin() + 1, argv.end()}, io);
     } else {
       code = co_await command(argv, io);
     }
     if (!settings.empty()) exported_ = before;
   }
-  for (const auto& [path, text] : files) {
-    const FileError error = path.substr(1) == "/dev/null"
-                                ? FileError::kOk
-                                : process_.files().write(path.substr(1), *text, path[0] == '+', process_.now());
-    if (error == FileError::kOk) continue;
-    Io outer;
-    write(outer, 2, fmt::format("sh: can't create {}: {}\n", path.substr(1), file_error_text(error)));
-    code = 1;
-  }
-  co_return code;
+  const int closed = close_redirects(outputs);
+  co_return closed != 0 ? closed : code;
 }
 
 }  // namespace ghostfleet::kubelet_api

@@ -120,11 +120,39 @@ int Shell::builtin(const std::vector<std::string>& argv, const Io& io, bool* kno
       exported_[key] = equals == std::string::npos ? variable(key) : argv[i].substr(equals + 1);
     }
   } else if (name == "unset") {
-    for (size_t i = 1; i < argv.size(); ++i) {
-      variables_.erase(argv[i]);
-      exported_.erase(argv[i]);
-    }
+    for (size_t i = 1; i < argv.size(); ++i) unset_variable(argv[i]);
+  } else if (name == "local") {
+    return local(argv, io);
+  } else if (name == "shift") {
+    return shift(argv, io);
+  } else if (name == "set" && argv.size() > 1 && argv[1] == "--") {
+    parameters_.assign(argv.begin() + 2, argv.end());
   }
+  return 0;
+}
+
+int Shell::local(const std::vector<std::string>& argv, const Io& io) {
+  if (locals_.empty()) {
+    write(io, 2, "sh: local: not in a function\n");
+    return 1;
+  }
+  for (size_t i = 1; i < argv.size(); ++i) {
+    const size_t equals = assignment(argv[i]);
+    const std::string key = argv[i].substr(0, equals);
+    locals_.back().try_emplace(key, find_variable(key));
+    set_variable(key, equals == std::string::npos ? std::string() : argv[i].substr(equals + 1));
+  }
+  return 0;
+}
+
+int Shell::shift(const std::vector<std::string>& argv, const Io& io) {
+  size_t count = 1;
+  if (argv.size() > 1) std::from_chars(argv[1].data(), argv[1].data() + argv[1].size(), count);
+  if (count > parameters_.size()) {
+    write(io, 2, "sh: shift: can't shift that many\n");
+    return 1;
+  }
+  parameters_.erase(parameters_.begin(), parameters_.begin() + static_cast<std::ptrdiff_t>(count));
   return 0;
 }
 
@@ -137,8 +165,12 @@ Task<int> Shell::run_shell(std::vector<std::string> argv, Io io) {
   ++depth_;
   int code = 0;
   if (script && i < argv.size()) {
-    for (size_t k = i + 1; k < argv.size(); ++k) variables_[std::to_string(k - i - 1)] = argv[k];
+    // The word behind the script is $0.
+    const size_t first = std::min(i + 2, argv.size());
+    std::vector<std::string> parameters(argv.begin() + static_cast<std::ptrdiff_t>(first), argv.end());
+    std::swap(parameters_, parameters);
     code = co_await run_script(argv[i], io);
+    std::swap(parameters_, parameters);
   } else if (i < argv.size()) {
     SharedBytes text;
     const FileError error = process_.files().read(FileSystem::resolve(directory_, argv[i]), &text);
@@ -183,9 +215,10 @@ Task<int> Shell::interactive(Io io) {
     }
     if (got != 0 && line.empty()) break;
     text += line + "\n";
-    const agent::shell::Tree tree = agent::shell::parse(text);
-    // What is not complete yet goes on in the next line, as far as that can be told.
-    if (!tree && text.size() < agent::shell::kMaxScript && got == 0 && !process_.tty()) continue;
+    bool incomplete = false;
+    const agent::shell::Tree tree = agent::shell::parse(text, &incomplete);
+    // What is not complete yet goes on in the next line.
+    if (!tree && incomplete && text.size() < agent::shell::kMaxScript && got == 0) continue;
     text.clear();
     if (!tree) {
       write(io, 2, "sh: syntax error, or something this shell does not know\n");

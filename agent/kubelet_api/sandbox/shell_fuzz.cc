@@ -66,6 +66,10 @@ std::vector<std::string> fuzz_seeds() {
       "d\x03\x7f\x1b[A\r",
       "d\x15sh -c 'f() { echo $1; }; f x; if [ -e /etc ]; then sleep 0.1; else false; fi' nvidia-smi -L; neuron-ls -j; "
       "env",
+      "f\x70"
+      "f() { local a=${1:-x}; case $a in [a-c]*|\"$B\") cat <<E ;; *) shift; esac; echo ${a%%.*} $# \"$@\"; }\nq "
+      "$A\nE\nset -- a b; "
+      "f $1 c; { read z; echo ${z:=1}; } <<'E' 2>&1\nl\nE\n",
       "e\x60"
       "i=3; echo $((i * (2 + 0x1f) % 7)) | sed -n 's/\\([0-9]\\)/<\\1>/gp;$='; find / -type f -name '*s' | cut -d/ "
       "-f2-; grep -E "

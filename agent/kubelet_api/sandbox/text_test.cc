@@ -1,7 +1,7 @@
 // The small languages of the sandbox: patterns, sed, arithmetic.
 #include <gtest/gtest.h>
 
-#include "agent/kubelet_api/sandbox/arithmetic.h"
+#include "agent/behavior/shell_arithmetic.h"
 #include "agent/kubelet_api/sandbox/pattern.h"
 #include "agent/kubelet_api/sandbox/sed_script.h"
 
@@ -92,7 +92,7 @@ TEST(Sed, ALineThatGrowsIsCut) {
 std::string value_of(std::string_view text) {
   std::string error;
   const auto variable = [](std::string_view name) { return name == "x" ? std::string("5") : std::string(); };
-  const auto value = evaluate(text, variable, &error);
+  const auto value = agent::shell::evaluate(text, variable, &error);
   return value ? std::to_string(*value) : error;
 }
 

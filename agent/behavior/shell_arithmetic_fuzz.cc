@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "agent/kubelet_api/sandbox/arithmetic.h"
+#include "agent/behavior/shell_arithmetic.h"
 
-using namespace ghostfleet::kubelet_api;
+using namespace ghostfleet::agent::shell;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string error;

@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-namespace ghostfleet::kubelet_api {
+namespace ghostfleet::agent::shell {
 
 inline constexpr int kMaxArithmeticDepth = 64;
 
@@ -19,4 +19,4 @@ inline constexpr int kMaxArithmeticDepth = 64;
 std::optional<int64_t> evaluate(std::string_view text, const std::function<std::string(std::string_view)>& variable,
                                 std::string* error);
 
-}  // namespace ghostfleet::kubelet_api
+}  // namespace ghostfleet::agent::shell

@@ -1,8 +1,8 @@
-#include "agent/kubelet_api/sandbox/arithmetic.h"
+#include "agent/behavior/shell_arithmetic.h"
 
 #include <charconv>
 
-namespace ghostfleet::kubelet_api {
+namespace ghostfleet::agent::shell {
 
 namespace {
 
@@ -177,4 +177,4 @@ std::optional<int64_t> evaluate(std::string_view text, const std::function<std::
   return Evaluator(text, variable).run(error);
 }
 
-}  // namespace ghostfleet::kubelet_api
+}  // namespace ghostfleet::agent::shell
