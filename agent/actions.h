@@ -15,7 +15,8 @@
 namespace ghostfleet::agent {
 
 enum class Verb : unsigned char { kGet, kPost, kPut, kPatch, kDelete };
-enum class BodyType : unsigned char { kNone, kJson, kStrategicMergePatch, kMergePatch };
+// Whoever sends kProtobuf reads protobuf: its answer is handed on as it came. All others get JSON.
+enum class BodyType : unsigned char { kNone, kJson, kStrategicMergePatch, kMergePatch, kProtobuf };
 
 // In which order waiting requests are sent; the same order as kube::http::Lane, which agent/ does not know.
 enum class Priority : unsigned char { kHeartbeat = 0, kStatus = 1, kNormal = 2, kBulk = 3 };

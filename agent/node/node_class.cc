@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "agent/node/lease_message.h"
 #include "kube/api/json.h"
 
 namespace ghostfleet::agent {
@@ -327,7 +328,11 @@ std::string NodeClass::csi_node_body(std::string_view name, const NodeUid& uid) 
       name, kMigratedPlugins, uid.to_string());
 }
 
-std::string NodeClass::lease_body(std::string_view name, const NodeUid& uid, uint64_t version, WallTime now) const {
+std::string NodeClass::lease_body(std::string_view name, const NodeUid& uid, uint64_t version, WallTime now,
+                                  bool protobuf) const {
+  const auto seconds =
+      std::max<int64_t>(std::chrono::duration_cast<std::chrono::seconds>(options_.lease_duration).count(), 1);
+  if (protobuf) return lease_message(name, uid, version, seconds, now);
   std::string out;
   out.reserve(384 + 3 * name.size());
   out += R"({"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":")";
@@ -345,8 +350,7 @@ std::string NodeClass::lease_body(std::string_view name, const NodeUid& uid, uin
   out += R"("}]},"spec":{"holderIdentity":")";
   out += name;
   out += R"(","leaseDurationSeconds":)";
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(options_.lease_duration).count();
-  out += std::to_string(std::max<int64_t>(seconds, 1));
+  out += std::to_string(seconds);
   out += R"(,"renewTime":")";
   char time[27];
   format_micro_time_to(now, time);

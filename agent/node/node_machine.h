@@ -38,6 +38,8 @@ enum class NodeNotice : unsigned char {
 class NodeHost : public Host {
  public:
   virtual const NodeClass& node_class() const = 0;
+  // Leases are written in protobuf, as by a kubelet; else in JSON.
+  virtual bool protobuf_leases() const { return false; }
   // Valid during the call of the machine. The name alone is cheaper to have.
   virtual const std::string& name() = 0;
   virtual const NodeIdentity& identity() = 0;

@@ -1,4 +1,5 @@
 // The lease: made once, then renewed by one PUT built from the version the last answer gave.
+#include "agent/node/lease_message.h"
 #include "agent/node/node_requests.h"
 
 namespace ghostfleet::agent {
@@ -11,6 +12,12 @@ constexpr Duration kEnsureCap = std::chrono::seconds(7);
 constexpr std::string_view kLeases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases?timeout=10s";
 
 Duration period_of(const NodeOptions& options) { return options.lease_duration / 4; }
+
+// A server may answer in JSON what was asked for in protobuf.
+uint64_t version_of(std::string_view answer) {
+  const uint64_t version = version_of_message(answer);
+  return version != 0 ? version : scan_version(answer);
+}
 
 Duration timeout_of(const NodeOptions& options) { return std::min(kHeartbeatTimeout, options.lease_duration); }
 
@@ -41,20 +48,22 @@ void NodeMachine::send_lease(NodeHost& host, LeaseStep step) {
   request.priority = Priority::kHeartbeat;
   request.tag = kTagLease;
   request.timeout = timeout_of(node_class.options());
+  const BodyType lease_type = host.protobuf_leases() ? BodyType::kProtobuf : BodyType::kJson;
   lease_step_ = step;
   switch (step) {
     case LeaseStep::kGetNode: request.target = NodeClass::node_path(name) + "?timeout=10s"; break;
     case LeaseStep::kCreate:
       request.verb = Verb::kPost;
       request.target = kLeases;
-      request.body_type = BodyType::kJson;
-      request.body = node_class.lease_body(name, uid_, 0, host.wall_now());
+      request.body_type = lease_type;
+      request.body = node_class.lease_body(name, uid_, 0, host.wall_now(), lease_type == BodyType::kProtobuf);
       break;
     case LeaseStep::kUpdate:
       request.verb = Verb::kPut;
       request.target = NodeClass::lease_path(name);
-      request.body_type = BodyType::kJson;
-      request.body = node_class.lease_body(name, uid_, lease_version_, host.wall_now());
+      request.body_type = lease_type;
+      request.body =
+          node_class.lease_body(name, uid_, lease_version_, host.wall_now(), lease_type == BodyType::kProtobuf);
       break;
     default: request.target = NodeClass::lease_path(name);
   }
@@ -99,7 +108,7 @@ void NodeMachine::lease_read(NodeHost& host, const ApiResponse& r) {
 void NodeMachine::lease_written(NodeHost& host, const ApiResponse& r) {
   const bool created = lease_step_ == LeaseStep::kCreate;
   const bool late = lease_tries_ > 0;
-  lease_version_ = scan_version(r.body);
+  lease_version_ = version_of(r.body);
   host.renewed(host.now() - lease_due_);
   next_lease(host);
   if ((!created && !late) || host.node_class().options().full_fidelity) return;

@@ -56,6 +56,8 @@ class FakeApi {
   // Common names of the client certificates that requests whose "METHOD target" begins with `prefix` came with; "" for
   // none.
   std::set<std::string> users(const std::string& prefix);
+  // How many requests whose "METHOD target" begins with `prefix` had a body in protobuf.
+  size_t in_protobuf(const std::string& prefix);
   // Answers with these bytes as they are.
   struct RawAnswer {
     int status = 200;
@@ -97,6 +99,7 @@ class FakeApi {
   RawFault raw_fault_;
   long sign_seconds_ = 0;
   std::vector<std::string> users_;  // of each line of the log
+  std::vector<bool> protobuf_;      // the same
   uint64_t version_ = 1000;
   uint64_t uids_ = 0;
 };

@@ -143,6 +143,13 @@ size_t FakeApi::requests(const std::string& method, const std::string& prefix) {
       std::count_if(log_.begin(), log_.end(), [&](const std::string& l) { return l.starts_with(head); }));
 }
 
+size_t FakeApi::in_protobuf(const std::string& prefix) {
+  const std::lock_guard lock(mutex_);
+  size_t n = 0;
+  for (size_t i = 0; i < log_.size(); ++i) n += log_[i].starts_with(prefix) && protobuf_[i] ? 1 : 0;
+  return n;
+}
+
 std::vector<std::string> FakeApi::log() {
   const std::lock_guard lock(mutex_);
   return log_;
@@ -152,6 +159,7 @@ void FakeApi::clear_log() {
   const std::lock_guard lock(mutex_);
   log_.clear();
   users_.clear();
+  protobuf_.clear();
 }
 
 std::set<std::string> FakeApi::users(const std::string& prefix) {
@@ -246,6 +254,7 @@ void FakeApi::serve(const std::shared_ptr<Exchange>& exchange) {
   const std::unique_lock lock(mutex_);
   log_.push_back(request.method + " " + request.target);
   users_.push_back(request.peer_certificate ? request.peer_certificate->common_name : "");
+  protobuf_.push_back(request.headers.get("content-type") == kube::kProtobufType);
   if (raw_fault_) {
     if (const auto raw = raw_fault_(request.method, request.target)) {
       return exchange->respond(raw->status, {{"content-type", raw->content_type}}, share(raw->body));

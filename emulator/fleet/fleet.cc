@@ -103,6 +103,7 @@ class RunningFleet final : public Fleet {
   std::atomic<uint64_t> settled_{0};
   mutable std::atomic<bool> skew_told_{false};
   bool stopped_ = false;
+  bool protobuf_leases_ = false;
   mutable uint64_t last_registered_ = 0;
   mutable TimePoint last_snapshot_;
   mutable double last_rate_ = 0;
@@ -184,6 +185,8 @@ Status RunningFleet::begin() {
   if (!existing.ok()) return existing.error();
   std::string prefix;
   GF_RETURN_IF_ERROR(prepare_identity());
+  // Our own API server tells a renewal in JSON from its bytes; any other reads and answers protobuf at less cost.
+  protobuf_leases_ = options_.full_fidelity || !is_ghostfleet(options_.client);
   auto http = kube::make_http_options(options_.client, &prefix);
   if (!http.ok()) return http.error();
   http->max_connections = per_node ? kConnectionsOfANode : options_.connections_per_shard;
@@ -256,6 +259,7 @@ void RunningFleet::make_shards(const kube::http::HttpClientOptions& http, const 
     c.path_prefix = prefix;
     c.auth = options_.client.auth;
     c.protobuf = options_.full_fidelity;
+    c.protobuf_leases = protobuf_leases_;
     c.identity = options_.identity;
     c.bootstrap_http = bootstrap_http_;
     c.bootstrap_auth = bootstrap_auth_;

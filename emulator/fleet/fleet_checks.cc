@@ -38,6 +38,12 @@ Result<bool> probe_server(const kube::ClientConfig& config, const std::string& f
   return items.next(&item);
 }
 
+bool is_ghostfleet(const kube::ClientConfig& config) {
+  const auto version = ask(config, "/version");
+  return version.ok() && version->ok() &&
+         agent::scan_member(version->body, "gitVersion").find("+ghostfleet") != std::string_view::npos;
+}
+
 Result<bool> probe_node(const kube::ClientConfig& config, const std::string& name, std::string* owner) {
   auto result = ask(config, "/api/v1/nodes/" + name);
   if (!result.ok()) return result.error();

@@ -11,7 +11,10 @@ namespace ghostfleet::emulator {
 // Asks for one node of the fleet; says whether there is one. The error names what is wrong and on what.
 Result<bool> probe_server(const kube::ClientConfig& client, const std::string& fleet);
 
-// The same for a single node by its name: all that a node's own credentials may read. The fleet that its Node belongs
+// Whether the server says that it is Ghostfleet's own; false also when it says nothing.
+bool is_ghostfleet(const kube::ClientConfig& client);
+
+// The same as probe_server() for a single node by its name: all that a node's own credentials may read. The fleet that its Node belongs
 // to goes to `owner`.
 Result<bool> probe_node(const kube::ClientConfig& client, const std::string& name, std::string* owner);
 

@@ -64,6 +64,34 @@ TEST(Fleet, RegistersRenewsAndStopsCleanly) {
   EXPECT_EQ(api.count("/api/v1/nodes/"), 300u);
 }
 
+TEST(Fleet, LeasesAreWrittenInProtobufButToOurOwnServer) {
+  for (const bool own : {false, true}) {
+    FakeApi api;
+    api.set_raw_fault([own](const std::string&, const std::string& target) -> std::optional<FakeApi::RawAnswer> {
+      if (!own || target != "/version") return std::nullopt;
+      return FakeApi::RawAnswer{200, "application/json", R"({"gitVersion":"v1.36.3+ghostfleet"})"};
+    });
+    FleetOptions o = options_for(api, 5);
+    o.lease_duration = seconds(2);
+    auto fleet = Fleet::start(o);
+    ASSERT_TRUE(fleet.ok()) << fleet.error().message();
+    ASSERT_TRUE(eventually([&] { return (*fleet)->snapshot().renewals > 30; }));
+    (*fleet)->stop();
+    const size_t created = api.requests("POST", "/apis/coordination.k8s.io/");
+    const size_t renewed = api.requests("PUT", kLease);
+    EXPECT_EQ(created, 5u);
+    EXPECT_EQ(api.in_protobuf("POST /apis/coordination.k8s.io/"), own ? 0 : created);
+    EXPECT_EQ(api.in_protobuf(std::string("PUT ") + kLease), own ? 0 : renewed);
+    EXPECT_EQ(api.in_protobuf("POST /api/v1/nodes"), 0u);  // the rest is JSON for both
+    EXPECT_EQ(api.requests("GET", kLease), 0u);            // no version was lost
+    const auto lease = api.get(std::string(kLease) + "n-3");
+    ASSERT_TRUE(lease);
+    EXPECT_EQ(kube::get_string(*lease, "spec.holderIdentity"), "n-3");
+    EXPECT_EQ(kube::get_int(*lease, "spec.leaseDurationSeconds"), 2);
+    EXPECT_TRUE((*fleet)->snapshot().errors.empty());
+  }
+}
+
 TEST(Fleet, ARestartTakesItsNodesOver) {
   FakeApi api;
   {

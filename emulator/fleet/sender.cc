@@ -27,6 +27,7 @@ std::string_view content_type(agent::BodyType type) {
     case agent::BodyType::kJson: return "application/json";
     case agent::BodyType::kStrategicMergePatch: return "application/strategic-merge-patch+json";
     case agent::BodyType::kMergePatch: return "application/merge-patch+json";
+    case agent::BodyType::kProtobuf: return kube::kProtobufType;
   }
   return {};
 }
@@ -55,7 +56,7 @@ class Sender::Call final : public kube::http::ResponseHandler {
 
   void on_head(kube::http::CallId, int status, const HeaderList& headers) override {
     this->status = status;
-    binary = owner_.protobuf_ && headers.get("content-type").starts_with(kube::kProtobufType);
+    binary = owner_.protobuf_ && !raw && headers.get("content-type").starts_with(kube::kProtobufType);
     owner_.note_head(status, headers, &retry_after);
   }
   void on_body(kube::http::CallId, std::string_view piece) override { body.append(piece); }
@@ -66,7 +67,9 @@ class Sender::Call final : public kube::http::ResponseHandler {
   agent::Tag tag = 0;
   agent::Verb verb = agent::Verb::kGet;
   int status = 0;
-  bool status_lane = false, binary = false;
+  bool status_lane = false;
+  bool raw = false;     // the machine reads protobuf itself
+  bool binary = false;  // the answer is in protobuf, and the machine wants JSON
   Duration retry_after{0};
   TimePoint sent;
   std::string body;
@@ -86,22 +89,19 @@ Sender::Call& Sender::take_call() {
   return call;
 }
 
-const HeaderList& Sender::headers_for(kube::KubeClient& client, agent::BodyType type, bool binary) {
+const HeaderList& Sender::headers_for(kube::KubeClient& client, agent::BodyType type) {
   auto authorization = client.authorization();
   // Without credentials the request goes out as it is: the server's 401 is the better message.
   std::string value = authorization.ok() ? std::move(authorization).value() : std::string();
-  HeaderList& headers = headers_[binary ? headers_.size() - 1 : static_cast<size_t>(type)];
+  HeaderList& headers = headers_[static_cast<size_t>(type)];
   if (value != authorization_) {
     headers_ = {};
     authorization_ = std::move(value);
   }
   if (headers.empty()) {
-    headers.add("accept", std::string(protobuf_ ? kube::kProtobufOrJson : "application/json"));
-    if (binary) {
-      headers.add("content-type", std::string(kube::kProtobufType));
-    } else if (type != agent::BodyType::kNone) {
-      headers.add("content-type", std::string(content_type(type)));
-    }
+    const bool protobuf = protobuf_ || type == agent::BodyType::kProtobuf;
+    headers.add("accept", std::string(protobuf ? kube::kProtobufOrJson : "application/json"));
+    if (type != agent::BodyType::kNone) headers.add("content-type", std::string(content_type(type)));
     if (!authorization_.empty()) headers.add("authorization", authorization_);
   }
   return headers;
@@ -141,6 +141,7 @@ void Sender::send_now(kube::KubeClient& client, uint32_t row, const agent::ApiRe
   call.tag = request.tag;
   call.verb = request.verb;
   call.status = 0;
+  call.raw = request.body_type == agent::BodyType::kProtobuf;
   call.binary = false;
   call.retry_after = Duration(0);
   call.sent = loop_.now();
@@ -158,7 +159,7 @@ void Sender::send_now(kube::KubeClient& client, uint32_t row, const agent::ApiRe
   const auto binary = convert ? kube::protobuf_of_json(request.body) : Result<std::string>(std::string());
   const bool converted = convert && binary.ok();
   const std::string& body = converted ? *binary : request.body;
-  const HeaderList& headers = headers_for(client, request.body_type, converted);
+  const HeaderList& headers = headers_for(client, converted ? agent::BodyType::kProtobuf : request.body_type);
   if (client.path_prefix().empty()) {
     client.http().start(method_name(request.verb), request.target, &headers, body, options, &call);
   } else {

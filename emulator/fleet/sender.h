@@ -43,7 +43,7 @@ class Sender {
 
  private:
   class Call;
-  using HeaderSets = std::array<kube::http::HeaderList, 5>;  // by BodyType; the last: a body in protobuf
+  using HeaderSets = std::array<kube::http::HeaderList, 5>;  // by BodyType
   struct Waiting {
     kube::KubeClient* client;
     uint32_t row;
@@ -56,7 +56,7 @@ class Sender {
   void finished(Call& call, int status, Duration retry_after);
   void failed(Call& call, const Status& status);
   void note_head(int status, const kube::http::HeaderList& headers, Duration* retry_after);
-  const kube::http::HeaderList& headers_for(kube::KubeClient& client, agent::BodyType type, bool binary);
+  const kube::http::HeaderList& headers_for(kube::KubeClient& client, agent::BodyType type);
 
   EventLoop& loop_;
   ShardStats& stats_;

@@ -22,7 +22,7 @@ Duration batch_for(const agent::NodeOptions& options, size_t rows) {
   return std::clamp(wanted, kBatch, std::max(kBatch, period / 20));
 }
 constexpr Duration kShortestNap = std::chrono::milliseconds(1);
-constexpr Duration kLongestNap = std::chrono::milliseconds(500);
+constexpr Duration kLongestNap = std::chrono::milliseconds(400);
 constexpr Duration kPacedNap = std::chrono::milliseconds(5);  // while nodes are registered at a given rate
 // After this time without other requests than heartbeats their answers are read together too.
 constexpr Duration kQuietAfter = std::chrono::seconds(2);
@@ -155,7 +155,8 @@ void Shard::tick() {
   const Duration nodes = std::max(wheel_.next_deadline_hint(now) - now, batch_);
   const Duration pods = pod_wheel_.next_deadline_hint(now) - now;
   const bool paced = config_.register_rate > 0 && registering_ && next_row_ < machines_.size();
-  wake_at(now + std::clamp(std::min(nodes, pods), kShortestNap, paced ? kPacedNap : kLongestNap));
+  const Duration longest = paced ? kPacedNap : std::max(kLongestNap, batch_);
+  wake_at(now + std::clamp(std::min(nodes, pods), kShortestNap, longest));
 }
 
 // The next tick comes at `at` or sooner.

@@ -45,8 +45,9 @@ struct ShardConfig {
   kube::http::HttpClientOptions bootstrap_http;  // with identity.per_node: to request certificates
   kube::ClientAuth bootstrap_auth;
   double register_rate = 0;
-  double event_rate = 0;  // of this shard; 0: no limit
-  bool protobuf = false;  // as a kubelet encodes
+  double event_rate = 0;         // of this shard; 0: no limit
+  bool protobuf = false;         // as a kubelet encodes
+  bool protobuf_leases = false;  // leases too, or only they
   uint64_t seed = 1;
   std::function<void(const std::string&)> notice;
   // A node holds a serving certificate.

@@ -28,6 +28,7 @@ class Shard::RowHost final : public agent::NodeHost {
   bool may_write_event() override { return shard_.may_write_event(); }
   void event_dropped(agent::EventDrop why) override { shard_.stats_.events_dropped[static_cast<size_t>(why)]->add(); }
   const agent::NodeClass& node_class() const override { return shard_.class_of(row_); }
+  bool protobuf_leases() const override { return shard_.config_.protobuf_leases; }
   const std::string& name() override;
   const agent::NodeIdentity& identity() override;
   void open_watch(agent::NodeWatch watch) override { shard_.open_watch(row_, watch); }
