@@ -78,6 +78,11 @@ void Manager::adopt_finished(Pod& pod, Phase phase) {
 
 void Manager::adopt_address(Pod& pod, const Json& json) {
   const std::string_view ip = get_string(json, "status.podIP");
+  if (needs_network(pod)) {
+    // A sandbox whose address nobody was told of is made anew.
+    pod.sandbox &= adopt_from_network(pod, ip);
+    return;
+  }
   if (ip.empty() || pod.spec->host_network || !node_.pod_ip) return;
   // Most often one of the first: then it needs no memory of its own.
   for (uint32_t n = 0; n < count_ + 16; ++n) {
@@ -155,7 +160,7 @@ void Manager::adopt(Pod& pod, const Json& json) {
   pod.mounted = pod.sandbox;
   pod.scheduled_by_other = pod.conditions[kScheduled].set;
   adopt_address(pod, json);
-  if (pod.sandbox) allocate_ip(pod);
+  if (pod.sandbox && !needs_network(pod)) take_number(pod);
   if (get_string(json, "status.phase") == "Running") {
     pod.shown = pod.acked = Phase::kRunning;
     ++running_;

@@ -100,7 +100,7 @@ void Manager::remove(Pod& pod) {
   arm();
 }
 
-void Manager::allocate_ip(Pod& pod) {
+void Manager::take_number(Pod& pod) {
   if (pod.ip_index != UINT32_MAX || pod.spec->host_network || (pod.extras != nullptr && !pod.extras->ip.empty()))
     return;
   uint32_t at = next_ip_;
@@ -114,6 +114,9 @@ void Manager::allocate_ip(Pod& pod) {
 }
 
 void Manager::free_ip(Pod& pod) {
+  if (pod.ip_index == UINT32_MAX) return;
+  disconnect(pod);
+  if (node_.network != nullptr) node_.network->forget(pod.ip_index);
   if (pod.ip_index < ips_.size()) ips_[pod.ip_index] = false;
   pod.ip_index = UINT32_MAX;
 }

@@ -1,8 +1,9 @@
 // Manager: the PodManager of one node. Its parts, by file: manager.cc (doors, table of pods), adopting.cc (pods
-// of an earlier agent), worker.cc (the sync of a kubelet: what to kill and what to start), starting.cc (image, objects,
-// creation of one container), hooks.cc, probing.cc, stopping.cc, restarting.cc (all containers at once), resizing.cc (a
-// changed spec), preempting.cc, mounting.cc, sending.cc (status and deletion), telling.cc (events), timing.cc (what is
-// due), admitting.cc, evicting.cc (pods that use too much), holding.cc (devices), mirroring.cc (static pods).
+// of an earlier agent), worker.cc (the sync of a kubelet: what to kill and what to start), connecting.cc (addresses of
+// sandboxes), starting.cc (image, objects, creation of one container), hooks.cc, probing.cc, stopping.cc, restarting.cc
+// (all containers at once), resizing.cc (a changed spec), preempting.cc, mounting.cc, sending.cc (status and deletion),
+// telling.cc (events), timing.cc (what is due), admitting.cc, evicting.cc (pods that use too much), holding.cc
+// (devices), mirroring.cc (static pods).
 //
 // How it works: every pod has some moments at which something happens to it (`..._due`). The manager keeps the earliest
 // of each pod, arms ONE timer for the earliest of all, and lets advance() play what is due, in order. A status is
@@ -84,7 +85,7 @@ class Manager final : public PodManager {
   TimePoint due_of(const Pod& pod) const;
   void arm();
   TimePoint tick_after(TimePoint t) const;  // the node's next look at its containers, once a second
-  void allocate_ip(Pod& pod);
+  void take_number(Pod& pod);
   void free_ip(Pod& pod);
   bool full() const { return options_->full_fidelity; }
   StatusContext context() const { return {node_, *options_, devices_.get()}; }
@@ -121,6 +122,12 @@ class Manager final : public PodManager {
   void request_sync(Pod& pod, TimePoint at);
   void container_exits(Pod& pod, size_t index);
   void check_deadline(Pod& pod);
+
+  // connecting.cc
+  bool connect(Pod& pod);
+  void disconnect(Pod& pod);
+  bool adopt_from_network(Pod& pod, std::string_view ip);
+  bool needs_network(const Pod& pod) const;
 
   // starting.cc
   enum class Start : unsigned char { kStarted, kBusy, kFailed };

@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -68,6 +69,32 @@ struct StaticManifest {
   kube::Json pod;
 };
 
+// Gives the sandboxes of ONE node's pods their addresses, where these may come late or run out. An address is kept
+// under a number that the manager chooses; NodeFacts::pod_ip tells it from then on, until forget().
+//
+// Thread rule: the node's thread. Ownership: outlives the manager.
+class PodNetwork {
+ public:
+  struct Sandbox {
+    std::string_view ns, name, uid;  // of the pod
+  };
+  // Why there is no address, as an event tells it. The manager asks again as a kubelet does: after 10 to 15 s, or 1 to
+  // 1.5 s when the node's network has never been ready and is about to be.
+  struct Refusal {
+    std::string_view reason = "FailedCreatePodSandBox";
+    std::string message;
+    bool soon = false;
+  };
+  virtual ~PodNetwork() = default;
+  // A sandbox wants its address; nothing: it has it.
+  virtual std::optional<Refusal> add(uint32_t number, const Sandbox& sandbox) = 0;
+  // A sandbox from before this agent has that one. False: it is no address.
+  virtual bool adopt(uint32_t number, const Sandbox& sandbox, std::string_view ip) = 0;
+  // The sandbox is gone, and its address free; pod_ip still tells it, for the pod's last status.
+  virtual void remove(uint32_t number) = 0;
+  virtual void forget(uint32_t number) = 0;
+};
+
 // What pods ask of their node. Stable while the manager lives; values may change between calls.
 struct NodeFacts {
   std::string name;
@@ -81,6 +108,8 @@ struct NodeFacts {
   std::string second_host_ip;
   std::function<std::string(uint32_t n)> second_pod_ip;
   NodeListener* listener = nullptr;
+  // Where addresses of pods come from; null: pod_ip computes as many as are asked for.
+  PodNetwork* network = nullptr;
 };
 
 class PodManager {

@@ -116,6 +116,7 @@ void Manager::mark_lost(Pod& pod) {
 void Manager::finish(Pod& pod) {
   pod.work = Work::kNone;
   pod.sandbox = false;
+  disconnect(pod);
   compute_status(pod, host_.wall_now());
   const bool never_ran = compute_phase(pod) == Phase::kPending;
   pod.stage = Stage::kFinished;

@@ -128,8 +128,8 @@ void Manager::enter_runtime(Pod& pod) {
 void Manager::run_pass(Pod& pod) {
   pod.work = Work::kNone;
   if (!pod.sandbox && !pod.kill_all) {
+    if (!connect(pod)) return finish_pass(pod);
     pod.sandbox = pod.pass_changed = true;
-    allocate_ip(pod);
     pod.probe_base = host_.now();
     show_sandbox(pod, host_.wall_now());
     if (full()) {
@@ -299,7 +299,10 @@ void Manager::work_done(Pod& pod) {
         end_reset(pod);
         return;
       }
-      if (pod.kill_all) pod.sandbox = false;
+      if (pod.kill_all) {
+        pod.sandbox = false;
+        disconnect(pod);
+      }
       if (pod.kill_all && !pod.stop_pending) {
         pod.work = Work::kNone;
         request_sync(pod, tick_after(host_.now()));

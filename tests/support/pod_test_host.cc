@@ -92,6 +92,10 @@ FakeCluster::FakeCluster(Options options) : options_(std::move(options)), rng_(o
     facts_.second_host_ip = "2001:db8::2";
     facts_.second_pod_ip = [](uint32_t n) { return fmt::format("2001:db8:1::{:x}", n + 2); };
   }
+  if (options_.network != nullptr) {
+    facts_.network = options_.network;
+    facts_.pod_ip = options_.network_ip;
+  }
   facts_.listener = this;
   pod_options_ = std::make_shared<const agent::PodOptions>(options_.pods);
   manager_ = agent::PodManager::create(facts_, pod_options_, *this);

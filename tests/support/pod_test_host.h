@@ -36,6 +36,9 @@ class FakeCluster final : public agent::Host, public agent::NodeListener {
     std::string node_name = "oracle-0";
     bool dual_stack = false;
     Json node;  // empty: 16 CPUs, 64 GiB, 110 pods, 8 nvidia.com/gpu
+    // Where addresses come from instead, and what it has given out.
+    agent::PodNetwork* network = nullptr;
+    std::function<std::string(uint32_t number)> network_ip;
   };
   explicit FakeCluster(Options options);
   ~FakeCluster() override;
