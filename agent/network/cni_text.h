@@ -14,6 +14,12 @@ namespace ghostfleet::agent {
 
 inline constexpr std::string_view kNoAddressReason = "FailedCreatePodSandBox";
 
+// A pod on a node whose plugin has not been set up yet: the kubelet does not try to make a sandbox.
+inline constexpr std::string_view kNetworkNotReadyReason = "NetworkNotReady";
+inline constexpr std::string_view kNetworkNotReady =
+    "network is not ready: container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady "
+    "message:Network plugin returns error: cni plugin not initialized";
+
 // As the container runtime passes it on; empty for kOk.
 std::string cni_add_error(AddOutcome outcome);
 // The event's message; `sandbox_id`: 64 hexadecimal digits, others with each try.

@@ -237,6 +237,9 @@ AddResult IpamNode::add(IpamHost& host, const IpamHolder& holder, bool all_cards
 bool IpamNode::remove(IpamHost& host, const IpamKey& key) {
   ++counters_.del_requests;
   bool any = false;
+  // While the daemon starts, its pods' addresses are still in the checkpoint.
+  if (recovering_)
+    any = std::erase_if(recovering_->allocations, [&key](const IpamAllocation& a) { return a.holder.key == key; }) > 0;
   for (AddressPool& pool : pools_) {
     Ip ip;
     std::unique_ptr<IpamHolder> holder = pool.release(key, host.now(), &ip);

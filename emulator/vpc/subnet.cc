@@ -99,6 +99,14 @@ uint64_t Subnet::room() const {
   return free_ + unasked * chunk_blocks_ * 16;
 }
 
+uint32_t Subnet::prefix_room() const {
+  uint32_t room = free_prefixes();
+  for (uint32_t block = 0; block < asked_.size() * chunk_blocks_; ++block) {
+    if (!asked_[block / chunk_blocks_] && masks_[block] == 0 && automatic(planned_[block])) ++room;
+  }
+  return room;
+}
+
 void Subnet::claim_around(uint32_t block) {
   if (claim_ && uses_[block] == Use::kClosed) claim_chunk(block / chunk_blocks_);
 }

@@ -52,6 +52,8 @@ class Subnet {
   uint64_t room() const;
   // Blocks of 16 from which a prefix can be given.
   uint32_t free_prefixes() const { return open_free_.count() + reserved_free_.count(); }
+  // The same with what may still be claimed.
+  uint32_t prefix_room() const;
 
  private:
   enum class Use : unsigned char { kClosed, kOpen, kPrefixes, kExplicit };

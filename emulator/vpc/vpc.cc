@@ -165,14 +165,18 @@ Launch Vpc::launch(const LaunchRequest& request) {
     first.address = ip.v4_value();
   }
   ++figures_.address_units;
-  for (const Ip& ip : request.in_use) take_over(first, ip, request.prefixes, &out.conflicts);
-  const int missing = request.at_launch - static_cast<int>(first.held.size());
-  if (missing > 0) out.error = hold(first, missing, request.prefixes, nullptr);
+  out.address = Ip::v4(first.address);
+  std::vector<Eni> enis;
+  enis.push_back(std::move(first));
+  for (const Ip& ip : request.in_use) {
+    if (!take_over(enis, ip, request)) out.conflicts.push_back(ip);
+  }
+  const int missing = request.at_launch - static_cast<int>(enis.front().held.size());
+  if (missing > 0) out.error = hold(enis.front(), missing, request.prefixes, nullptr);
   if (out.error != Ec2Error::kNone) {
-    dissolve(first);
+    for (Eni& eni : enis) dissolve(eni);
     return out;
   }
-  out.address = Ip::v4(first.address);
   out.subnet = spec_.subnets[where].name;
   if (free_instances_.empty()) {
     out.id = static_cast<InstanceId>(instances_.size());
@@ -185,8 +189,8 @@ Launch Vpc::launch(const LaunchRequest& request) {
   instance.alive = true;
   instance.type = type_of(request.limits);
   instance.zone = zone_of(spec_.subnets[where].zone);
-  instance.enis.reserve(1 + static_cast<size_t>(request.efa_only));
-  instance.enis.push_back(std::move(first));
+  instance.enis = std::move(enis);
+  instance.enis.reserve(instance.enis.size() + static_cast<size_t>(request.efa_only));
   for (int i = 0; i < request.efa_only; ++i) {
     Eni eni;
     eni.id = new_id();
@@ -212,24 +216,50 @@ void Vpc::terminate(InstanceId id) {
   free_instances_.push_back(id);
 }
 
-// Addresses of a pod that has run before: the prefix, or the address, around it.
-void Vpc::take_over(Eni& eni, const Ip& ip, bool prefixes, std::vector<Ip>* conflicts) {
-  if (!ip.is_v4()) {
-    if (!take_over6(eni, ip)) conflicts->push_back(ip);
-    return;
+// The address of a pod that has run before, or the prefix around it. False: somebody else has it, no subnet does, or no
+// interface has room.
+bool Vpc::take_over(std::vector<Eni>& enis, const Ip& ip, const LaunchRequest& request) {
+  const SubnetIndex where = subnet_of(ip);
+  if (where == agent::kPrimarySubnet) return false;
+  if (!ip.is_v4()) return take_over6(enis.front(), ip);
+  for (const Eni& eni : enis) {
+    const auto holds = [&ip](const Held& held) { return Cidr{Ip::v4(held.base), held.bits}.contains(ip); };
+    if (std::any_of(eni.held.begin(), eni.held.end(), holds)) return true;
   }
-  const Cidr wanted = agent::cidr_around(ip, prefixes ? agent::kPrefixBits : 32);
-  for (const Held& held : eni.held) {
-    if (Cidr{Ip::v4(held.base), held.bits}.contains(ip)) return;
+  const Cidr wanted = agent::cidr_around(ip, request.prefixes ? agent::kPrefixBits : 32);
+  if (promised_.erase(wanted) == 0 && !keep(wanted, where)) return false;
+  Eni* eni = eni_for(enis, where, request);
+  if (eni == nullptr) {
+    request.prefixes ? subnets_[where].give_back_prefix(wanted.base) : subnets_[where].give_back(ip);
+    return false;
   }
-  Subnet& subnet = subnets_[eni.subnet];
-  const bool got = prefixes ? subnet.occupy_prefix(wanted.base) : subnet.occupy(ip);
-  if (!got) {
-    conflicts->push_back(ip);
-    return;
-  }
-  eni.held.push_back({wanted.base.v4_value(), wanted.bits});
+  eni->held.push_back({wanted.base.v4_value(), wanted.bits});
   ++figures_.address_units;
+  return true;
+}
+
+// One of card 0 in that subnet that holds addresses of pods and has room, a new one if need be; null: there can be
+// none.
+Vpc::Eni* Vpc::eni_for(std::vector<Eni>& enis, SubnetIndex subnet, const LaunchRequest& request) {
+  const auto slots = static_cast<size_t>(std::max(request.limits.ipv4_per_interface - 1, 0));
+  for (Eni& eni : enis) {
+    const bool fits = eni.subnet == subnet && eni.held.size() < slots;
+    if (fits && !(eni.primary && request.custom_networking)) return &eni;
+  }
+  const auto most = static_cast<uint64_t>(spec_.max_interfaces);
+  if (static_cast<int>(enis.size()) >= request.limits.interfaces_per_card ||
+      figures_.interfaces + enis.size() + static_cast<uint64_t>(request.efa_only) >= most) {
+    return nullptr;
+  }
+  Ip address;
+  if (subnets_[subnet].take_address(rng_, &address) != Ec2Error::kNone) return nullptr;
+  Eni& eni = enis.emplace_back();
+  eni.id = new_id();
+  eni.address = address.v4_value();
+  eni.subnet = subnet;
+  eni.device = static_cast<uint8_t>(enis.size() - 1);
+  ++figures_.address_units;
+  return &eni;
 }
 
 // The /80 around an address: false when another interface has it, or this one has another.
@@ -238,14 +268,36 @@ bool Vpc::take_over6(Eni& eni, const Ip& ip) {
   if (!range || !range->contains(ip)) return false;
   const auto number = static_cast<uint32_t>(ip.low >> 48);
   if (eni.prefix6 != 0 || number == 0) return eni.prefix6 == number && number != 0;
-  Prefixes6& p = prefixes6_[eni.subnet];
-  const Cidr chunk = agent::cidr_around(ip, kChunk6Bits);
-  if (number < p.next || p.taken_over.count(number) != 0 || (claims_ != nullptr && !claims_->claim(chunk)))
-    return false;
-  p.taken_over.insert(number);
+  if (promised_.erase(prefix6(eni.subnet, number)) == 0 && !keep6(eni.subnet, number)) return false;
   eni.prefix6 = number;
   ++figures_.address_units;
   return true;
+}
+
+bool Vpc::keep(const Cidr& wanted, SubnetIndex subnet) {
+  return wanted.bits == 32 ? subnets_[subnet].occupy(wanted.base) : subnets_[subnet].occupy_prefix(wanted.base);
+}
+
+bool Vpc::keep6(SubnetIndex subnet, uint32_t number) {
+  Prefixes6& p = prefixes6_[subnet];
+  const Cidr chunk = agent::cidr_around(prefix6(subnet, number).base, kChunk6Bits);
+  if (number < p.next || p.taken_over.count(number) != 0 || (claims_ != nullptr && !claims_->claim(chunk)))
+    return false;
+  p.taken_over.insert(number);
+  return true;
+}
+
+void Vpc::promise(const std::vector<Ip>& in_use, bool prefixes) {
+  const std::lock_guard lock(mutex_);
+  for (const Ip& ip : in_use) {
+    const SubnetIndex subnet = subnet_of(ip);
+    if (subnet == agent::kPrimarySubnet) continue;
+    const int bits = !ip.is_v4() ? agent::kPrefix6Bits : prefixes ? agent::kPrefixBits : 32;
+    const Cidr wanted = agent::cidr_around(ip, bits);
+    if (promised_.count(wanted) != 0) continue;
+    const auto number = static_cast<uint32_t>(ip.low >> 48);
+    if (ip.is_v4() ? keep(wanted, subnet) : number != 0 && keep6(subnet, number)) promised_.insert(wanted);
+  }
 }
 
 // All or nothing, as EC2 does it.
@@ -370,7 +422,7 @@ VpcFigures Vpc::figures() const {
   const std::lock_guard lock(mutex_);
   VpcFigures f = figures_;
   for (size_t i = 0; i < subnets_.size(); ++i)
-    f.subnets.push_back({spec_.subnets[i].name, subnets_[i].free_addresses(), subnets_[i].free_prefixes()});
+    f.subnets.push_back({spec_.subnets[i].name, static_cast<uint32_t>(subnets_[i].room()), subnets_[i].prefix_room()});
   return f;
 }
 

@@ -32,10 +32,12 @@ using InstanceId = uint32_t;
 struct LaunchRequest {
   std::string zone;
   agent::InstanceLimits limits;
-  bool prefixes = false;             // what `in_use` and `at_launch` are given as
-  int at_launch = 0;                 // prefixes, or addresses, of the first interface
-  int efa_only = 0;                  // interfaces without addresses, on the cards from 0 on
-  std::vector<agent::Ip> in_use;     // by its pods since earlier
+  bool prefixes = false;  // what `in_use` and `at_launch` are given as
+  int at_launch = 0;      // prefixes, or addresses, of the first interface
+  int efa_only = 0;       // interfaces without addresses, on the cards from 0 on
+  // By its pods since earlier: further interfaces are made for those that the first one cannot hold.
+  std::vector<agent::Ip> in_use;
+  bool custom_networking = false;    // then the first interface holds none of them
   std::optional<agent::Ip> address;  // its own, since earlier
 };
 
@@ -53,6 +55,7 @@ struct Ec2Ticket {
   bool refused = false;
 };
 
+// With what may still be claimed.
 struct SubnetFigures {
   std::string name;
   uint32_t free_addresses = 0, free_prefixes = 0;
@@ -73,6 +76,10 @@ class Vpc {
   static Result<std::unique_ptr<Vpc>> create(VpcSpec spec, Claims* claims = nullptr);
 
   const VpcSpec& spec() const { return spec_; }
+
+  // These addresses of pods, or the prefixes around them, are kept for the launches that name them as `in_use`: to be
+  // called for all of them before the first launch, which takes addresses of its own.
+  void promise(const std::vector<agent::Ip>& in_use, bool prefixes);
 
   // Whether RunInstances is let through for so many instances.
   bool admit_launch(TimePoint now, uint32_t instances);
@@ -132,6 +139,8 @@ class Vpc {
   Status prepare();
   agent::SubnetIndex pick_subnet(std::string_view zone) const;
   agent::SubnetIndex subnet_of(const agent::Ip& ip) const;
+  bool keep(const agent::Cidr& wanted, agent::SubnetIndex subnet);
+  bool keep6(agent::SubnetIndex subnet, uint32_t number);
   bool take_over6(Eni& eni, const agent::Ip& ip);
   uint16_t type_of(const agent::InstanceLimits& limits);
   uint16_t zone_of(const std::string& zone);
@@ -140,7 +149,8 @@ class Vpc {
   static Eni* find_eni(Instance& instance, agent::EniId id);
   const agent::InstanceLimits& limits_of(const Instance& i) const { return types_[i.type]; }
   agent::Ec2Error hold(Eni& eni, int count, bool prefixes, std::vector<agent::Cidr>* given);
-  void take_over(Eni& eni, const agent::Ip& ip, bool prefixes, std::vector<agent::Ip>* conflicts);
+  bool take_over(std::vector<Eni>& enis, const agent::Ip& ip, const LaunchRequest& request);
+  Eni* eni_for(std::vector<Eni>& enis, agent::SubnetIndex subnet, const LaunchRequest& request);
   void let_go(Eni& eni, const Held& held);
   void dissolve(Eni& eni);
   agent::Ec2Error take_prefix6(agent::SubnetIndex subnet, uint32_t* number);
@@ -173,6 +183,7 @@ class Vpc {
   std::vector<Instance> instances_;
   std::vector<InstanceId> free_instances_;
   std::unordered_map<agent::EniId, Loose> loose_;
+  std::set<agent::Cidr> promised_;
   uint64_t ids_ = 0;
   VpcFigures figures_;
 };

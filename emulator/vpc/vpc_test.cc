@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <set>
 
 namespace ghostfleet::emulator {
@@ -222,6 +223,55 @@ TEST_F(VpcTest, WhatPodsHadBeforeIsTakenOverOnce) {
   const Launch second = vpc->launch(r);
   EXPECT_NE(second.address, first.address);
   EXPECT_EQ(second.conflicts.size(), 3u);
+}
+
+TEST_F(VpcTest, AsManyInterfacesAsPodsOfBeforeNeed) {
+  make(two_subnets());
+  LaunchRequest r = m5();
+  r.address = cidr("10.0.8.7/32").base;
+  for (uint32_t i = 0; i < 20; ++i) r.in_use.push_back(cidr("10.0.8.64/32").base.plus(i));
+  r.in_use.push_back(cidr("10.0.4.20/32").base);  // of another subnet
+  const Launch l = vpc->launch(r);
+  const auto all = enis(l.id);
+  ASSERT_EQ(all.size(), 3u) << "as many as an m5.large takes";
+  EXPECT_EQ(all[0].cidrs.size(), 9u);
+  EXPECT_EQ(all[1].cidrs.size(), 9u);
+  EXPECT_EQ(all[2].cidrs.size(), 2u);
+  ASSERT_EQ(l.conflicts.size(), 1u) << "for the one of the other subnet there is no interface left";
+  EXPECT_EQ(format_ip(l.conflicts[0]), "10.0.4.20");
+  vpc->terminate(l.id);
+  EXPECT_EQ(vpc->figures().address_units, 0u);
+  EXPECT_EQ(vpc->figures().interfaces, 0u);
+}
+
+TEST_F(VpcTest, WhatIsPromisedGoesToNobodyElse) {
+  VpcSpec spec = two_subnets();
+  spec.subnets.resize(1);
+  spec.subnets[0].cidr = cidr("10.0.4.0/28");
+  make(std::move(spec));
+  LaunchRequest r = m5();
+  for (uint32_t i = 4; i < 13; ++i) r.in_use.push_back(cidr("10.0.4.0/32").base.plus(i));
+  r.in_use.push_back(cidr("fd00:10:0:0:2::7/128").base);
+  vpc->promise(r.in_use, false);
+  EXPECT_EQ(vpc->figures().subnets[0].free_addresses, 2u);
+  const Launch other = vpc->launch(m5());
+  EXPECT_EQ(std::count(r.in_use.begin(), r.in_use.end(), other.address), 0);
+  const Launch l = vpc->launch(r);
+  EXPECT_EQ(l.error, Ec2Error::kNone);
+  EXPECT_TRUE(l.conflicts.empty());
+  EXPECT_EQ(enis(l.id).front().cidrs.size(), 10u) << "nine addresses and the /80";
+  EXPECT_EQ(vpc->launch(r).error, Ec2Error::kInsufficientFreeAddressesInSubnet);
+}
+
+TEST_F(VpcTest, WithCustomNetworkingTheFirstInterfaceHoldsNone) {
+  make(two_subnets());
+  LaunchRequest r = m5();
+  r.custom_networking = true;
+  r.in_use = {cidr("10.0.8.64/32").base};
+  const auto all = enis(vpc->launch(r).id);
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_TRUE(all[0].cidrs.empty());
+  EXPECT_EQ(all[1].cidrs.size(), 1u);
 }
 
 TEST_F(VpcTest, AnIPv6PrefixIsTakenOverToo) {
