@@ -12,6 +12,7 @@
 #include "cmd/node_bootstrap.h"
 #include "cmd/static_pods.h"
 #include "emulator/fleet/single_node.h"
+#include "emulator/profile/fleet_network.h"
 #include "emulator/profile/profile.h"
 #include "kube/api/names.h"
 #include "kube/client/kubeconfig.h"
@@ -30,7 +31,7 @@ struct AgentFlags {
   bool adopt = false;
   uint64_t seed = 1;
   NodeServerFlags node_server;
-  std::string manifests, second_pod_cidr, primary_family;
+  std::string manifests, second_pod_cidr, primary_family, vpc;
   bool device_plugins = false;
   EvictionFlags eviction;
 };
@@ -53,6 +54,23 @@ Status add_labels(const std::vector<std::string>& labels, agent::NodeTemplate* n
       return invalid_argument(fmt::format("--node-labels {}: KEY=VALUE is expected", label));
     node->labels.emplace_back(label.substr(0, eq), label.substr(eq + 1));
   }
+  return Status();
+}
+
+Status add_network(const AgentFlags& flags, emulator::SingleNodeOptions* o) {
+  auto vpc = load_vpc(flags.vpc);
+  if (!vpc.ok()) return vpc.error();
+  if (*vpc == nullptr) return Status();
+  if (flags.profile.empty())
+    return invalid_argument("--vpc: --profile is needed with it: an instance type says how many interfaces a node has");
+  auto profiles = emulator::ProfileCatalogue::load(home_directory() + "/profiles");
+  if (!profiles.ok()) return profiles.error();
+  auto profile = profiles->find(flags.profile);
+  if (!profile.ok()) return profile.error();
+  auto network = emulator::make_network_options(
+      **vpc, {{"node " + flags.node_name, true, *profile, o->node, {o->identity.zone}, false}});
+  if (!network.ok()) return network.error();
+  o->network = std::move(*network);
   return Status();
 }
 
@@ -93,6 +111,7 @@ Result<emulator::SingleNodeOptions> options_of(const AgentFlags& flags) {
   o.second_is_primary = flags.primary_family == "ipv6";
   if (o.second_is_primary && o.second_pod_cidr.empty())
     return invalid_argument("--primary-family ipv6: --second-pod-cidr with an IPv6 network is needed for it");
+  GF_RETURN_IF_ERROR(add_network(flags, &o));
   auto eviction = eviction_rules(flags.eviction);
   if (!eviction.ok()) return eviction.error();
   o.pods.eviction = *eviction;
@@ -125,6 +144,9 @@ int run_agent(const AgentFlags& flags) {
   auto config = node_config(flags.kubeconfig, flags.bootstrap, kube::Environment::process(), &options->credentials);
   if (!config.ok()) return fail(config.error());
   options->client = config->client;
+  if (options->network)
+    options->network_claims =
+        emulator::network_claims_file(home_directory(), options->network->vpc.name, config->client);
   const auto complain = [](const std::string& text) { std::fprintf(stderr, "%s\n", text.c_str()); };
   std::optional<ManifestFolder> manifests;
   if (!flags.manifests.empty()) {
@@ -152,8 +174,9 @@ int run_agent(const AgentFlags& flags) {
     if (auto changed = manifests->changes()) (*node)->set_static_pods(std::move(*changed));
     return (*node)->snapshot();
   };
-  const int code =
-      watch_run(run, *run_file, look, [&] { return std::vector<const MetricsRegistry*>{&(*node)->metrics()}; });
+  run.network_metrics = [&] { return (*node)->network_metrics(); };
+  run.show_network = [&](std::string_view name, std::string_view path) { return (*node)->show_network(name, path); };
+  const int code = watch_run(run, *run_file, look, [&] { return (*node)->metrics(); });
   (*node)->stop();
   if (code == kExitOk) std::printf("the node stays; 'kubectl delete node %s' removes it\n", flags.node_name.c_str());
   return code;
@@ -195,6 +218,9 @@ void add_agent(CLI::App& app, Runner* run) {
   command->add_option("--behavior-rules", flags->behavior_rules,
                       "YAML file of behaviorRules and histograms: what the containers of many pods do "
                       "(docs/fleet-file.md)");
+  command->add_option("--vpc", flags->vpc,
+                      "VPC file: pods get their addresses from this cloud network, as the VPC CNI gives them "
+                      "(docs/network.md); needs --profile");
   command->add_option("--second-pod-cidr", flags->second_pod_cidr,
                       "IPv6 network like fd00:10:64::/48: the node and its pods get a second address from it");
   command->add_option("--primary-family", flags->primary_family, "which address comes first (default ipv4)")

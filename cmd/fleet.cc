@@ -82,7 +82,10 @@ int run_down(const std::string& name, bool dry_run, bool keep_pods, bool force, 
   if (report->kept_adopted > 0)
     std::printf("%llu adopted nodes were kept\n", static_cast<unsigned long long>(report->kept_adopted));
   for (const std::string& failure : report->failures) std::fprintf(stderr, "error: %s\n", failure.c_str());
-  if (report->failed == 0) return kExitOk;
+  if (report->failed == 0) {
+    const Status claims = dry_run ? Status() : emulator::remove_network_claims(home_directory(), config->client, name);
+    return claims.ok() ? kExitOk : fail(claims);
+  }
   std::fprintf(stderr, "error: %llu objects could not be removed; run the same command again\n",
                static_cast<unsigned long long>(report->failed));
   return kExitFailed;

@@ -14,6 +14,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "cmd/commands.h"
+#include "emulator/profile/vpc_file.h"
 #include "kube/http/server.h"
 
 namespace ghostfleet::cmd {
@@ -101,13 +102,12 @@ class MetricsServerImpl final : public MetricsServer {
     if (thread_.joinable()) thread_.join();
     server_.reset();
   }
-  Status start(int port, std::function<std::string()> metrics, std::function<bool()> ready) {
+  Status start(int port, Parts parts) {
     kube::http::ServerOptions options;
     options.port = static_cast<uint16_t>(port);
-    auto server =
-        kube::http::Server::listen(options, {&loop_},
-                                   [metrics = std::move(metrics), ready = std::move(ready)](
-                                       std::shared_ptr<kube::http::Exchange> e) { answer(*e, metrics, ready); });
+    auto server = kube::http::Server::listen(
+        options, {&loop_},
+        [parts = std::move(parts)](const std::shared_ptr<kube::http::Exchange>& e) { answer(*e, parts); });
     if (!server.ok()) return server.error().with_context("--metrics-port");
     server_ = std::move(*server);
     thread_ = std::thread([this] { loop_.run(); });
@@ -116,18 +116,25 @@ class MetricsServerImpl final : public MetricsServer {
   uint16_t port() const override { return server_->port(); }
 
  private:
-  static void answer(kube::http::Exchange& e, const std::function<std::string()>& metrics,
-                     const std::function<bool()>& ready) {
+  static void answer(kube::http::Exchange& e, const Parts& parts) {
     const std::string_view path = e.request().path();
     auto text = [&](int status, std::string body, const char* type = "text/plain; charset=utf-8") {
       e.respond(status, {{"content-type", type}}, share(std::move(body)));
     };
     if (e.request().method != "GET" && e.request().method != "HEAD") return text(405, "GET is expected\n");
-    if (path == "/metrics") return text(200, metrics(), "text/plain; version=0.0.4; charset=utf-8");
+    if (path == "/metrics") return text(200, parts.metrics(), kPrometheus);
     if (path == "/healthz" || path == "/livez") return text(200, "ok\n");
-    if (path == "/readyz") return ready() ? text(200, "ok\n") : text(503, "not all nodes are Ready\n");
-    text(404, "/metrics, /healthz and /readyz are here\n");
+    if (path == "/readyz") return parts.ready() ? text(200, "ok\n") : text(503, "not all nodes are Ready\n");
+    if (!path.starts_with(kNodes)) return text(404, "/metrics, /healthz and /readyz are here\n");
+    const std::string_view name = path.substr(kNodes.size(), path.find('/', kNodes.size()) - kNodes.size());
+    const std::string_view below = path.substr(kNodes.size() + name.size());
+    const auto shown = parts.show ? parts.show(name, below) : std::nullopt;
+    if (!shown) return text(404, "no node of that name has an address daemon (docs/network.md)\n");
+    text(200, *shown, below == "/metrics" ? kPrometheus : "application/json");
   }
+
+  static constexpr std::string_view kNodes = "/nodes/";
+  static constexpr const char* kPrometheus = "text/plain; version=0.0.4; charset=utf-8";
 
   EventLoop loop_;
   std::unique_ptr<kube::http::Server> server_;
@@ -164,6 +171,11 @@ Status apply_flags(const FleetFlags& flags, emulator::FleetSpec* spec) {
     auto rules = load_behavior_rules(flags.behavior_rules);
     if (!rules.ok()) return rules.error();
     spec->behaviors = std::move(*rules);
+  }
+  if (!flags.vpc.empty()) {
+    auto vpc = load_vpc(flags.vpc);
+    if (!vpc.ok()) return vpc.error();
+    spec->vpc = std::move(*vpc);
   }
   if (!flags.seed.empty()) {
     const auto seed = parse_count(flags.seed);
@@ -289,6 +301,9 @@ void add_fleet_flags(CLI::App& command, FleetFlags* flags, const std::string& de
                      "limits of a kubelet, 50 a second for each node)");
   command.add_option("--image-rules", flags->image_rules,
                      "YAML list of {match: GLOB, pull: 5s} or {match: GLOB, error: NotFound}");
+  command.add_option("--vpc", flags->vpc,
+                     "VPC file: pods get their addresses from this cloud network, as the VPC CNI gives them "
+                     "(docs/network.md; default: of a range without end)");
   command.add_option("--shards", flags->shards, "threads of the fleet (default: cores - 1, at most 8)")
       ->check(CLI::Range(1, 64));
   command.add_option("--for", flags->for_time, "end cleanly after this time (2m, 90s)");
@@ -316,6 +331,16 @@ Result<std::shared_ptr<const agent::BehaviorRules>> load_behavior_rules(const st
   return emulator::parse_behavior_rules(*text, path);
 }
 
+Result<std::shared_ptr<const emulator::VpcSpec>> load_vpc(const std::string& file) {
+  if (file.empty()) return std::shared_ptr<const emulator::VpcSpec>();
+  const std::string path = expand_home(file);
+  auto text = read_file(path, emulator::kMaxVpcFile);
+  if (!text.ok()) return text.error().with_context("--vpc");
+  auto spec = emulator::parse_vpc_file(*text, path);
+  if (!spec.ok()) return spec.error();
+  return std::make_shared<const emulator::VpcSpec>(std::move(*spec));
+}
+
 Result<Duration> parse_for(const std::string& text) {
   Duration d{0};
   if (text.empty()) return d;
@@ -324,10 +349,9 @@ Result<Duration> parse_for(const std::string& text) {
   return d;
 }
 
-Result<std::unique_ptr<MetricsServer>> MetricsServer::start(int port, std::function<std::string()> metrics,
-                                                            std::function<bool()> ready) {
+Result<std::unique_ptr<MetricsServer>> MetricsServer::start(int port, Parts parts) {
   auto server = std::make_unique<MetricsServerImpl>();
-  GF_RETURN_IF_ERROR(server->start(port, std::move(metrics), std::move(ready)));
+  GF_RETURN_IF_ERROR(server->start(port, std::move(parts)));
   return std::unique_ptr<MetricsServer>(std::move(server));
 }
 
@@ -378,6 +402,10 @@ int run_fleet_to_end(const FleetPlan& plan, const FleetFlags& flags, RunOptions 
     for (const MetricsRegistry* r : also()) all.push_back(r);
     return all;
   };
+  options.network_metrics = [&] { return (*fleet)->network_metrics(); };
+  options.show_network = [&](std::string_view node, std::string_view path) {
+    return (*fleet)->show_network(node, path);
+  };
   const int code = watch_run(
       options, run_file, [&] { return (*fleet)->snapshot(); }, metrics);
   (*fleet)->stop();
@@ -386,6 +414,9 @@ int run_fleet_to_end(const FleetPlan& plan, const FleetFlags& flags, RunOptions 
 
 void use_cluster(const kube::ClientConfig& client, emulator::FleetOptions* options) {
   options->client = client;
+  if (options->network) {
+    options->network_claims = emulator::network_claims_file(home_directory(), options->network->vpc.name, client);
+  }
   if (!options->identity.per_node) return;
   options->identity.folder = {emulator::fleet_certificate_folder(home_directory(), options->name, client),
                               emulator::CertificateFolder::Layout::kFleet};
@@ -428,8 +459,13 @@ int watch_run(const RunOptions& options, RunFile& run_file, const std::function<
   kube::JsonObject extra = options.extra;
   extra["server"] = options.server;
   if (options.metrics_port >= 0) {
-    auto server = MetricsServer::start(
-        options.metrics_port, [&] { return MetricsRegistry::expose(metrics()); }, [&] { return ready.load(); });
+    MetricsServer::Parts parts;
+    parts.metrics = [&] {
+      return MetricsRegistry::expose(metrics()) + (options.network_metrics ? options.network_metrics() : "");
+    };
+    parts.ready = [&] { return ready.load(); };
+    parts.show = options.show_network;
+    auto server = MetricsServer::start(options.metrics_port, std::move(parts));
     if (!server.ok()) return fail(server.error());
     metrics_server = std::move(*server);
     extra["metrics"] = fmt::format("http://127.0.0.1:{}/metrics", metrics_server->port());

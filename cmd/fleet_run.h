@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/metrics.h"
@@ -24,7 +26,7 @@ namespace ghostfleet::cmd {
 
 struct FleetFlags {
   std::string nodes, profile = "m5.large", file, name, connections, image_rules, for_time, summary, node_template,
-                     behavior, behavior_rules, event_rate, seed;
+                     behavior, behavior_rules, event_rate, seed, vpc;
   std::string register_rate, identity, fidelity;
   std::vector<std::string> zones;
   std::string region;
@@ -41,6 +43,8 @@ void add_fleet_flags(CLI::App& command, FleetFlags* flags, const std::string& de
 Result<emulator::FleetSpec> fleet_spec(const FleetFlags& flags);
 // The rules of --behavior-rules FILE; null when `file` is empty.
 Result<std::shared_ptr<const agent::BehaviorRules>> load_behavior_rules(const std::string& file);
+// The network of --vpc FILE; null when `file` is empty.
+Result<std::shared_ptr<const emulator::VpcSpec>> load_vpc(const std::string& file);
 // "2m", or nothing when empty.
 Result<Duration> parse_for(const std::string& text);
 
@@ -62,13 +66,21 @@ struct RunOptions {
   int metrics_port = -1;  // -1: none
   std::string kind, name, server;
   kube::JsonObject extra;  // into the run file and the summary ("kubeconfig")
+  // Of the pods' network, where there is one: Prometheus text, and what the daemon of a node shows.
+  std::function<std::string()> network_metrics;
+  std::function<std::optional<std::string>(std::string_view node, std::string_view path)> show_network;
 };
 
-// Metrics of the process and its parts at http://127.0.0.1:PORT/metrics, /healthz and /readyz.
+// Metrics of the process and its parts at http://127.0.0.1:PORT/metrics, /healthz and /readyz, and what `show` has at
+// /nodes/NAME/PATH.
 class MetricsServer {
  public:
-  static Result<std::unique_ptr<MetricsServer>> start(int port, std::function<std::string()> metrics,
-                                                      std::function<bool()> ready);
+  struct Parts {
+    std::function<std::string()> metrics;
+    std::function<bool()> ready;
+    std::function<std::optional<std::string>(std::string_view node, std::string_view path)> show;  // may be empty
+  };
+  static Result<std::unique_ptr<MetricsServer>> start(int port, Parts parts);
   virtual ~MetricsServer() = default;
   virtual uint16_t port() const = 0;
 };

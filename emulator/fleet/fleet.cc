@@ -4,13 +4,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <future>
 #include <mutex>
 #include <thread>
 #include <unordered_map>
 
+#include "base/files.h"
 #include "emulator/fleet/fleet_checks.h"
 #include "emulator/fleet/fleet_impl.h"
 #include "emulator/fleet/hub.h"
+#include "emulator/vpc/vpc.h"
 #include "kube/api/names.h"
 #include "kube/api/quantity.h"
 
@@ -21,6 +24,7 @@ constexpr size_t kMostExamples = 10;
 constexpr double kSkewWarning = 5;
 constexpr Duration kLostAfter = std::chrono::seconds(5);         // without an answer, while requests fail
 constexpr Duration kUnapprovedAfter = std::chrono::seconds(10);  // without a certificate more, while nodes wait for one
+constexpr auto kShowTimeout = std::chrono::seconds(5);
 constexpr int kConnectionsOfANode = 8;  // one, and further ones when 100 streams are open on each
 
 const kube::ClientConfig& bootstrap_of(const FleetOptions& o) {
@@ -64,8 +68,13 @@ class RunningFleet final : public Fleet {
   std::vector<const MetricsRegistry*> metrics() const override;
   std::string node_server() const override;
   void set_static_pods(std::vector<agent::StaticManifest> manifests) override;
+  std::string network_metrics() const override;
+  std::optional<std::string> show_network(std::string_view node, std::string_view path) const override;
 
  private:
+  Status make_network();
+  Status keep_apart();
+  void addresses_known();
   Status make_classes();
   Status bind_node_server();
   Status start_node_server(const kube::ClientConfig& client);
@@ -93,6 +102,9 @@ class RunningFleet final : public Fleet {
   FleetNames names_;
   std::vector<std::shared_ptr<const agent::NodeClass>> classes_;
   std::unique_ptr<NodeServer> node_server_;  // destroyed after the shards, which answer it
+  std::unique_ptr<Claims> claims_;
+  std::unique_ptr<Vpc> vpc_;  // all shards call it; destroyed after them
+  std::atomic<size_t> shards_that_know_{0};
   std::vector<std::unique_ptr<Shard>> shards_;
   std::unique_ptr<Hub> hub_;
   kube::http::HttpClientOptions bootstrap_http_;
@@ -154,6 +166,82 @@ Status RunningFleet::bind_node_server() {
   return Status();
 }
 
+// The range of the groups whose pods do not use the network must be another one, and so must that of the nodes.
+Status RunningFleet::keep_apart() {
+  const VpcSpec& vpc = options_.network->vpc;
+  const auto overlaps = [&vpc](const agent::Cidr& range) {
+    const auto meets = [&range](const agent::Cidr& c) { return c.overlaps(range); };
+    return std::any_of(vpc.cidrs.begin(), vpc.cidrs.end(), meets);
+  };
+  const auto& groups = options_.network->groups;
+  if (std::find(groups.begin(), groups.end(), nullptr) != groups.end()) {
+    for (const agent::Cidr& range : FleetNames::pod_ranges()) {
+      if (!overlaps(range)) continue;
+      return invalid_argument(fmt::format(
+          "network: pods of groups with ipam: range have addresses of {}, which overlaps the cidrs of VPC {}: a VPC in "
+          "another range, like 172.16.0.0/16, is expected",
+          format_cidr(range), vpc.name));
+    }
+  }
+  if (node_server_) return Status();
+  for (const char* text : {"10.0.0.0/12", "100.64.0.0/10", "172.16.0.0/12"}) {
+    auto network = NodeNetwork::parse(text, names_.size());
+    if (!network.ok() || overlaps(network->range())) continue;
+    names_.set_network(std::move(network).value());
+    return Status();
+  }
+  return invalid_argument(
+      fmt::format("network: the cidrs of VPC {} leave no range for the addresses of {} nodes: one of 10.0.0.0/12, "
+                  "100.64.0.0/10 or 172.16.0.0/12 must be free",
+                  vpc.name, names_.size()));
+}
+
+Status RunningFleet::make_network() {
+  if (!options_.network) return Status();
+  if (!options_.second_pod_cidr.empty()) {
+    return invalid_argument(fmt::format(
+        "secondPodCIDR \"{}\": pods of a VPC have addresses of one family: leave it out", options_.second_pod_cidr));
+  }
+  GF_RETURN_IF_ERROR(keep_apart());
+  if (!options_.network_claims.empty()) {
+    GF_RETURN_IF_ERROR(make_directories(parent_directory(options_.network_claims)));
+    auto claims =
+        Claims::open(options_.network_claims, options_.name.empty() ? "node:" + names_.name(0) : options_.name);
+    if (!claims.ok()) return claims.error();
+    claims_ = std::move(claims).value();
+  }
+  auto vpc = Vpc::create(options_.network->vpc, claims_.get());
+  if (!vpc.ok()) return vpc.error().with_context("VPC " + options_.network->vpc.name);
+  vpc_ = std::move(vpc).value();
+  for (const std::string& remark : options_.network->remarks) {
+    if (callbacks_.notice) callbacks_.notice(remark);
+  }
+  return Status();
+}
+
+void RunningFleet::addresses_known() {
+  if (shards_that_know_.fetch_add(1) + 1 != shards_.size()) return;
+  for (auto& shard : shards_) {
+    shard->loop().post([s = shard.get()] { s->open_network(); });
+  }
+}
+
+std::string RunningFleet::network_metrics() const { return vpc_ ? vpc_->render_metrics() : std::string(); }
+
+std::optional<std::string> RunningFleet::show_network(std::string_view node, std::string_view path) const {
+  const auto number = names_.find(node);
+  if (!number || !vpc_) return std::nullopt;
+  const size_t count = shards_.size();
+  Shard& shard = *shards_[*number % count];
+  auto answer = std::make_shared<std::promise<std::optional<std::string>>>();
+  auto future = answer->get_future();
+  shard.loop().post([&shard, answer, row = static_cast<uint32_t>(*number / count), path = std::string(path)] {
+    answer->set_value(shard.show_network(row, path));
+  });
+  if (future.wait_for(kShowTimeout) != std::future_status::ready) return std::nullopt;
+  return future.get();
+}
+
 Status RunningFleet::start_node_server(const kube::ClientConfig& client) {
   if (!node_server_) return Status();
   NodeServer::Parts parts;
@@ -177,6 +265,7 @@ std::string RunningFleet::node_server() const {
 
 Status RunningFleet::begin() {
   GF_RETURN_IF_ERROR(bind_node_server());
+  GF_RETURN_IF_ERROR(make_network());
   GF_RETURN_IF_ERROR(make_classes());
   const bool per_node = options_.connections == ConnectionMode::kPerNode;
   if (per_node) GF_RETURN_IF_ERROR(ensure_open_files(names_.size()));
@@ -254,6 +343,9 @@ void RunningFleet::make_shards(const kube::http::HttpClientOptions& http, const 
     c.pods = pods;
     c.second_is_primary = options_.second_is_primary;
     c.run_pods = options_.run_pods;
+    c.vpc = vpc_.get();
+    if (vpc_) c.ipam = options_.network->groups;
+    c.addresses_known = [this] { addresses_known(); };
     c.connections = options_.connections;
     c.http = http;
     c.path_prefix = prefix;
@@ -283,6 +375,7 @@ void RunningFleet::make_hub(const kube::http::HttpClientOptions& http, const std
   c.classes = classes_;
   for (auto& shard : shards_) c.shards.push_back(shard.get());
   c.run_pods = options_.run_pods;
+  c.network = vpc_ != nullptr;
   c.read_leases = read_leases;
   c.http = http;
   c.path_prefix = prefix;
@@ -428,7 +521,10 @@ void RunningFleet::set_static_pods(std::vector<agent::StaticManifest> manifests)
 
 std::vector<const MetricsRegistry*> RunningFleet::metrics() const {
   std::vector<const MetricsRegistry*> all;
-  for (const auto& shard : shards_) all.push_back(&shard->stats().registry);
+  for (const auto& shard : shards_) {
+    all.push_back(&shard->stats().registry);
+    if (const MetricsRegistry* network = shard->network_metrics()) all.push_back(network);
+  }
   if (hub_) all.push_back(&hub_->stats().registry);
   if (node_server_) all.push_back(&node_server_->metrics());
   return all;

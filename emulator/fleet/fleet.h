@@ -12,7 +12,9 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "agent/node/node_class.h"
@@ -22,6 +24,7 @@
 #include "base/status.h"
 #include "emulator/fleet/certificate_folder.h"
 #include "emulator/fleet/identity.h"
+#include "emulator/fleet/network_options.h"
 #include "emulator/fleet/node_server.h"
 #include "kube/client/client_config.h"
 
@@ -68,7 +71,10 @@ struct FleetOptions {
   // Not empty: nodes and pods have a second address, IPv6, from this network (SecondNetwork).
   std::string second_pod_cidr;
   bool second_is_primary = false;  // the IPv6 address comes first
-  int connections_per_shard = 2;   // shared mode
+  // The cloud network that pods have their addresses from; null: a range of the fleet's own, without end.
+  std::shared_ptr<const NetworkOptions> network;
+  std::string network_claims;     // file of claims (docs/network.md); empty: nobody shares the network
+  int connections_per_shard = 2;  // shared mode
   NodeServerOptions node_server;
 };
 
@@ -120,6 +126,11 @@ class Fleet {
   virtual std::string node_server() const = 0;
   // The static pods of the first node, all of them; see agent::PodManager.
   virtual void set_static_pods(std::vector<agent::StaticManifest> manifests) = 0;
+  // Of the cloud network, as Prometheus text beside metrics(); empty: there is none.
+  virtual std::string network_metrics() const = 0;
+  // What the address daemon of a node shows (ShardNetwork::show); nothing when there is no such node or daemon. Waits
+  // for the node's thread: not from the fleet's own threads, and not after stop().
+  virtual std::optional<std::string> show_network(std::string_view node, std::string_view path) const = 0;
 };
 
 // Checks without starting: names that collide or are no DNS names, counts, templates, zones.

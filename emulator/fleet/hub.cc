@@ -147,10 +147,11 @@ void Hub::node_seen(const ObjectView& object, bool added) {
   uint8_t& flags = flags_[*node];
   if ((flags & kReady) != 0 && !view.ready) stats_.not_ready.add();
   const bool deviates = node_deviates(object.json, node_class);
-  const bool news =
-      added || view.unhealthy != 0 || view.labels_differ || deviates || (flags & (kDeviated | kHasPods)) != 0;
+  const bool cordoned = config_.network && scan_path(object.json, {"spec", "unschedulable"}) == "true";
+  const bool news = added || view.unhealthy != 0 || view.labels_differ || deviates ||
+                    (flags & (kDeviated | kHasPods)) != 0 || ((flags & kCordoned) != 0) != cordoned;
   flags = static_cast<uint8_t>((flags & kHasPods) | kKnown | kListed | (view.ready ? kReady : 0) |
-                               (deviates ? kDeviated : 0));
+                               (deviates ? kDeviated : 0) | (cordoned ? kCordoned : 0));
   if (!news) return;
   Shard& shard = shard_of(*node);
   const uint32_t row = row_of(*node);
@@ -158,7 +159,7 @@ void Hub::node_seen(const ObjectView& object, bool added) {
   if (!synced_) {
     const uint64_t lease = lease_versions_.empty() ? 0 : lease_versions_[*node];
     shard.loop().post([&shard, row, json = std::move(json), lease] { shard.existing_node(row, json, lease); });
-    if (!deviates) return;
+    if (!deviates && !cordoned) return;
     json.assign(object.json);
   }
   shard.loop().post([&shard, row, json = std::move(json), deviates] { shard.node_seen(row, json, deviates); });
@@ -264,6 +265,10 @@ void Hub::pods_synced() {
     }
     forget_pod(it->first, it->second);
     it = known_pods_.erase(it);
+  }
+  if (std::exchange(pods_known_, true)) return;
+  for (Shard* shard : config_.shards) {
+    shard->loop().post([shard] { shard->pods_listed(); });
   }
 }
 

@@ -26,6 +26,7 @@ struct HubConfig {
   std::vector<std::shared_ptr<const agent::NodeClass>> classes;
   std::vector<Shard*> shards;
   bool run_pods = true;
+  bool network = false;      // nodes have address daemons, which want to know who is cordoned
   bool read_leases = false;  // there are nodes of an earlier run
   kube::http::HttpClientOptions http;
   std::string path_prefix;
@@ -53,7 +54,7 @@ class Hub {
     agent::NodeUid uid;
     bool listed = false;  // seen by the list that is running
   };
-  enum Flag : uint8_t { kKnown = 1, kListed = 2, kReady = 4, kDeviated = 8, kHasPods = 16 };
+  enum Flag : uint8_t { kKnown = 1, kListed = 2, kReady = 4, kDeviated = 8, kHasPods = 16, kCordoned = 32 };
 
   void read_leases(std::string continue_token);
   void leases_read(const std::string& body);
@@ -86,7 +87,7 @@ class Hub {
   // Of the first list: nodes made with other settings, and nodes beyond those asked for; with an example of each.
   uint64_t other_settings_ = 0, beyond_ = 0;
   std::string other_settings_example_, beyond_example_;
-  bool synced_ = false;
+  bool synced_ = false, pods_known_ = false;
   std::thread thread_;
 };
 

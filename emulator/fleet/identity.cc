@@ -156,6 +156,11 @@ Result<FleetNames> FleetNames::create(std::string_view fleet_name, const std::ve
   return names;
 }
 
+std::vector<agent::Cidr> FleetNames::pod_ranges() {
+  const auto half = [](uint32_t second) { return agent::Ip::v4((10u << 24) | (second << 16)); };
+  return {{half(64), 10}, {half(128), 9}};
+}
+
 uint32_t FleetNames::group_of(uint32_t node) const {
   uint32_t group = 0;
   while (group + 1 < parts_.size() && node >= parts_[group + 1].begin) ++group;

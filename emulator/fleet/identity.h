@@ -32,6 +32,7 @@ struct NodeNetwork {
 
   // "10.0.0.0/12": InvalidArgument when the text is no IPv4 network or has no room for that many nodes.
   static Result<NodeNetwork> parse(std::string_view cidr, uint32_t nodes);
+  agent::Cidr range() const { return {agent::Ip::v4(base), static_cast<uint8_t>(prefix)}; }
   static NodeNetwork loopback() { return {(127u << 24) | (64u << 16), 10, 256, {}, 0}; }  // 127.64.0.0/10
 };
 
@@ -68,6 +69,9 @@ class NameTemplate {
 class FleetNames {
  public:
   static Result<FleetNames> create(std::string_view fleet_name, const std::vector<FleetGroup>& groups);
+
+  // The range of the pods' addresses, in whole networks.
+  static std::vector<agent::Cidr> pod_ranges();
 
   uint32_t size() const { return size_; }
   std::string name(uint32_t node) const;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "agent/node/json_scan.h"
 #include "agent/node/node_requests.h"
 #include "emulator/fleet/shard_hosts.h"
 
@@ -89,6 +90,7 @@ Shard::Shard(ShardConfig config)
   wheel_.resize(rows * 2);
   batch_ = batch_for(config_.classes.front()->options(), rows);
   stats_.nodes.set(rows);
+  if (config_.vpc != nullptr && config_.run_pods) make_network();
   if (config_.connections == ConnectionMode::kPerNode) {
     links_.resize(rows);
   } else {
@@ -151,9 +153,11 @@ void Shard::tick() {
   wheel_.advance(now, [this](uint32_t index) { machines_[index / 2].on_timer(host(index / 2), index % 2 + 1); });
   pod_wheel_.advance(now, [this](uint32_t slot) { pod_timer_fired(slot); });
   pump_ramp();
+  if (network_) tick_network(now);
   if (now >= next_publish_) publish();
   const Duration nodes = std::max(wheel_.next_deadline_hint(now) - now, batch_);
-  const Duration pods = pod_wheel_.next_deadline_hint(now) - now;
+  Duration pods = pod_wheel_.next_deadline_hint(now) - now;
+  if (network_) pods = std::min(pods, std::max(network_->next(now) - now, kBatch));
   const bool paced = config_.register_rate > 0 && registering_ && next_row_ < machines_.size();
   const Duration longest = paced ? kPacedNap : std::max(kLongestNap, batch_);
   wake_at(now + std::clamp(std::min(nodes, pods), kShortestNap, longest));
@@ -243,7 +247,11 @@ void Shard::notice(uint32_t row, agent::NodeNotice what, std::string_view detail
       count(row, kRegisteredFlag, true, stats_.registered, &registered_);
       count(row, kGoneFlag, false, stats_.deleted, &deleted_);
       if (!detail.empty()) stats_.taken_over.add();
-      loop_.post([this, row] { run_pending(row); });
+      if (network_) network_->registered(row, !detail.empty());
+      loop_.post([this, row] {
+        run_pending(row);
+        start_network(row);
+      });
       begin_serving_certificate(row);
       break;
     case agent::NodeNotice::kReady:
@@ -313,6 +321,7 @@ void Shard::node_seen(uint32_t row, const std::string& json, bool deviates) {
   machines_[row].on_node_seen(host(row), json);
   update_facts(row, json);
   look_at_devices(row, json);
+  if (network_) network_->set_schedulable(row, agent::scan_path(json, {"spec", "unschedulable"}) != "true");
 }
 
 void Shard::node_deleted(uint32_t row, const agent::NodeUid& uid) { machines_[row].on_node_deleted(host(row), uid); }

@@ -11,6 +11,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -25,6 +26,7 @@
 #include "emulator/fleet/identity.h"
 #include "emulator/fleet/ramp.h"
 #include "emulator/fleet/sender.h"
+#include "emulator/fleet/shard_network.h"
 #include "kube/client/certificate_manager.h"
 #include "kube/client/reflector.h"
 
@@ -49,6 +51,9 @@ struct ShardConfig {
   bool protobuf = false;         // as a kubelet encodes
   bool protobuf_leases = false;  // leases too, or only they
   uint64_t seed = 1;
+  Vpc* vpc = nullptr;                                          // the network under the pods; null: none
+  std::vector<std::shared_ptr<const agent::IpamConfig>> ipam;  // NetworkOptions::groups
+  std::function<void()> addresses_known;                       // of all pods of an earlier run on this shard's nodes
   std::function<void(const std::string&)> notice;
   // A node holds a serving certificate.
   std::function<void(uint32_t node, const std::shared_ptr<const kube::http::TlsIdentity>&)> serving_ready;
@@ -66,6 +71,8 @@ class Shard final : private AnswerSink {
   void stop();
   EventLoop& loop() { return loop_; }
   const ShardStats& stats() const { return stats_; }
+  // Null: pods have addresses of the fleet's range.
+  const MetricsRegistry* network_metrics() const { return network_ ? &network_->metrics() : nullptr; }
   uint32_t rows() const { return static_cast<uint32_t>(machines_.size()); }
 
   // ---- on the loop
@@ -77,6 +84,12 @@ class Shard final : private AnswerSink {
   void pod_seen(uint32_t row, std::string json);
   void pod_deleted(uint32_t row, const std::string& ns, const std::string& name, const std::string& uid);
   void set_static_pods(uint32_t row, std::vector<agent::StaticManifest> manifests);
+  // All pods there were at the start have been told.
+  void pods_listed();
+  // All shards know the addresses of earlier pods: new ones may be given out.
+  void open_network();
+  // ShardNetwork::show.
+  std::optional<std::string> show_network(uint32_t row, std::string_view path) const;
   // For the node's own server: its pods as they are now, and a call of the API server as that node.
   std::vector<agent::PodView> describe_pods(uint32_t row, const agent::PodPick& pick) const;
   void call_api(uint32_t row, kube::ApiCall call, kube::ApiCallback done);
@@ -100,7 +113,8 @@ class Shard final : private AnswerSink {
     kGoneFlag = 128,
     kConflicted = 256,
     kCertified = 512,
-    kUnhealthy = 1024,  // of its devices some
+    kUnhealthy = 1024,   // of its devices some
+    kListedFlag = 2048,  // its own pods, in per-node mode with a network
   };
 
   void on_answer(uint32_t row, agent::Tag tag, const agent::ApiResponse& response) override;
@@ -133,6 +147,10 @@ class Shard final : private AnswerSink {
   void update_facts(uint32_t row, const std::string& node_json);
   void look_at_devices(uint32_t row, const std::string& node_json);
   void count_pods(NodePods& pods);
+  void make_network();
+  void tick_network(TimePoint now);
+  void start_network(uint32_t row);
+  void own_pods_listed(uint32_t row);
   bool may_write_event() { return event_budget_.take(loop_.now()); }
   void arm_pod_timer(uint32_t row, agent::Tag tag, TimePoint at);
   void disarm_pod_timer(uint32_t row, agent::Tag tag);
@@ -163,6 +181,7 @@ class Shard final : private AnswerSink {
   };
   std::vector<PodSlot> pod_slots_;
   std::vector<uint32_t> free_pod_slots_;
+  std::unique_ptr<ShardNetwork> network_;
   std::unordered_map<uint32_t, std::unique_ptr<NodePods>> pods_;
   std::unique_ptr<RowHost> host_;
   Sender sender_;
@@ -181,6 +200,9 @@ class Shard final : private AnswerSink {
   EventLoop::TimerId tick_timer_ = 0;
   TimePoint next_publish_;
   TimePoint next_notice_;
+  TimePoint patience_;  // until then the network waits for the pods of all nodes
+  uint32_t network_cursor_ = 0, listed_rows_ = 0;
+  bool addresses_told_ = false;
 };
 
 }  // namespace ghostfleet::emulator

@@ -93,7 +93,7 @@ class Shard::LinkWatch final : public kube::ReflectorHandler {
   void on_added(const kube::ObjectView& object) override { on_modified(object); }
   void on_modified(const kube::ObjectView& object) override;
   void on_deleted(const kube::ObjectView& object) override;
-  void on_synced() override {}
+  void on_synced() override;
   agent::NodeWatch watch() const { return watch_; }
   std::unique_ptr<kube::Reflector> reflector;
 

@@ -30,6 +30,10 @@ agent::PodManager& Shard::manager_of(uint32_t row, NodePods& pods) {
       std::swap(pods.facts.pod_ip, pods.facts.second_pod_ip);
     }
   }
+  if (network_ && network_->serves(row)) {
+    pods.facts.network = network_->of(row);
+    pods.facts.pod_ip = [this, row](uint32_t n) { return network_->address(row, n); };
+  }
   if (!pods.facts.object) {
     pods.facts.object = node_facts_object(class_of(row).node_body(identity, SystemClock::instance().wall_now(), {}));
   }
@@ -42,6 +46,7 @@ agent::PodManager& Shard::manager_of(uint32_t row, NodePods& pods) {
 void Shard::pod_seen(uint32_t row, std::string json) {
   if (!config_.run_pods || machines_[row].phase() == agent::NodeMachine::Phase::kNotOurs) return;
   NodePods& pods = pods_of(row);
+  if (network_) network_->pod_found(row, json);
   pods.pending.push_back(std::move(json));
   run_pending(row);
 }
@@ -72,6 +77,7 @@ void Shard::run_pending(uint32_t row) {
     manager.on_pod(*pod);
   }
   count_pods(pods);
+  start_network(row);
 }
 
 void Shard::set_static_pods(uint32_t row, std::vector<agent::StaticManifest> manifests) {
@@ -256,6 +262,10 @@ void Shard::LinkWatch::on_modified(const kube::ObjectView& object) {
   if ((flags & kSeenReady) != 0 && !view.ready) shard_.stats_.not_ready.add();
   flags = static_cast<uint16_t>(view.ready ? flags | kSeenReady : flags & ~kSeenReady);
   shard_.node_seen(row_, std::string(object.json), node_deviates(object.json, shard_.class_of(row_)));
+}
+
+void Shard::LinkWatch::on_synced() {
+  if (watch_ == agent::NodeWatch::kPods) shard_.own_pods_listed(row_);
 }
 
 void Shard::LinkWatch::on_deleted(const kube::ObjectView& object) {

@@ -14,8 +14,12 @@ class ForegroundNode final : public SingleNode {
   explicit ForegroundNode(std::unique_ptr<Fleet> fleet) : fleet_(std::move(fleet)) {}
   void stop() override { fleet_->stop(); }
   FleetStats snapshot() const override { return fleet_->snapshot(); }
-  const MetricsRegistry& metrics() const override { return *fleet_->metrics().front(); }
+  std::vector<const MetricsRegistry*> metrics() const override { return fleet_->metrics(); }
   std::string node_server() const override { return fleet_->node_server(); }
+  std::string network_metrics() const override { return fleet_->network_metrics(); }
+  std::optional<std::string> show_network(std::string_view node, std::string_view path) const override {
+    return fleet_->show_network(node, path);
+  }
   void set_static_pods(std::vector<agent::StaticManifest> manifests) override {
     fleet_->set_static_pods(std::move(manifests));
   }
@@ -25,9 +29,9 @@ class ForegroundNode final : public SingleNode {
 };
 
 // Several agents on one machine do not share an address, unless names collide.
-std::string address_of(const NodeServerOptions& server, const std::string& name) {
+std::string address_of(const NodeServerOptions& server, const std::string& name, bool network) {
   if (server.mode == NodeServerMode::kPorts) return server.address;
-  if (server.mode == NodeServerMode::kOff) return "10.0.1.1";
+  if (server.mode == NodeServerMode::kOff) return network ? "100.64.1.1" : "10.0.1.1";
   const uint64_t hash = hash_text(name);
   return fmt::format("127.64.{}.{}", 1 + hash % 250, 1 + hash / 250 % 250);
 }
@@ -49,7 +53,8 @@ Result<std::unique_ptr<SingleNode>> SingleNode::start(SingleNodeOptions options,
   agent::NodeIdentity identity = options.identity;
   NodeServerOptions& server = options.node_server;
   server.mode = resolve_mode(server.mode, options.client.server_url);
-  if (identity.internal_ip.empty()) identity.internal_ip = address_of(server, identity.name);
+  if (identity.internal_ip.empty())
+    identity.internal_ip = address_of(server, identity.name, options.network != nullptr);
   agent::derive_ids(options.fleet_name, &identity);
   names->set_only_identity(std::move(identity), options.pod_ip_prefix);
   f.client = std::move(options.client);
@@ -66,6 +71,8 @@ Result<std::unique_ptr<SingleNode>> SingleNode::start(SingleNodeOptions options,
   f.device_plugin_delay = options.device_plugin_delay;
   f.second_pod_cidr = std::move(options.second_pod_cidr);
   f.second_is_primary = options.second_is_primary;
+  f.network = std::move(options.network);
+  f.network_claims = std::move(options.network_claims);
   f.pods = std::move(options.pods);
   f.pods.full_fidelity = true;
   f.pods.seed = options.seed;

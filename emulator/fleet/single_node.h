@@ -29,6 +29,8 @@ struct SingleNodeOptions {
   std::string pod_ip_prefix = "10.64.0.";  // the n-th pod gets prefix + (n mod 254 + 1)
   std::string second_pod_cidr;             // FleetOptions
   bool second_is_primary = false;
+  std::shared_ptr<const NetworkOptions> network;  // FleetOptions; of one group
+  std::string network_claims;
   uint64_t seed = 1;
   NodeServerOptions node_server;
 };
@@ -39,8 +41,10 @@ class SingleNode {
   virtual ~SingleNode() = default;
   virtual void stop() = 0;
   virtual FleetStats snapshot() const = 0;
-  virtual const MetricsRegistry& metrics() const = 0;
+  virtual std::vector<const MetricsRegistry*> metrics() const = 0;
   virtual std::string node_server() const = 0;  // as Fleet
+  virtual std::string network_metrics() const = 0;
+  virtual std::optional<std::string> show_network(std::string_view node, std::string_view path) const = 0;
   virtual void set_static_pods(std::vector<agent::StaticManifest> manifests) = 0;
 };
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "emulator/profile/fleet_network.h"
+#include "emulator/profile/vpc_file.h"
 #include "kube/api/names.h"
 
 namespace ghostfleet::emulator {
@@ -39,6 +41,11 @@ GroupSpec read_group(ObjectReader* reader) {
   g.overrides.allocatable = reader->quantity_map("allocatable");
   g.overrides.max_pods = reader->integer("maxPods", 1, 100000, 0);
   g.overrides.kubelet_version = reader->text("kubeletVersion");
+  if (reader->has("network")) {
+    ObjectReader network = reader->object("network");
+    g.own_range = network.one_of("ipam", {"vpc", "range"}, "") == "range";
+    network.finish();
+  }
   reader->finish();
   return g;
 }
@@ -91,6 +98,29 @@ void check_group_names(const FleetSpec& f, std::vector<ObjectReader>* readers) {
   }
 }
 
+void read_network(ObjectReader network, const TextLoader& load, FleetSpec* f) {
+  const bool vpc = network.one_of("ipam", {"vpc", "range"}, "") == "vpc";
+  const std::string file = network.text("file");
+  network.finish();
+  if (!vpc && !file.empty()) network.complain("file", "\"" + file + "\"", "is of ipam: vpc; a range needs no file");
+  if (vpc && file.empty()) network.complain("file", "", "the path of a VPC file (docs/network.md) is required");
+  if (!vpc || file.empty()) return;
+  auto text = load(file);
+  if (!text.ok()) return network.complain("file", "\"" + file + "\"", text.error().message());
+  auto spec = parse_vpc_file(*text, file);
+  if (!spec.ok()) return network.complain("file", "\"" + file + "\"", "\n" + spec.error().message());
+  f->vpc = std::make_shared<const VpcSpec>(std::move(spec).value());
+}
+
+// Addresses of the network that nobody described.
+void check_networks(const FleetSpec& f, std::vector<ObjectReader>* readers, bool network) {
+  for (size_t i = 0; i < f.groups.size() && !network; ++i) {
+    ObjectReader& reader = (*readers)[i];
+    if (!reader.has("network") || f.groups[i].own_range) continue;
+    reader.complain("network.ipam", "vpc", "spec.network {ipam: vpc, file: PATH} is needed for it");
+  }
+}
+
 void read_spec(ObjectReader spec, const TextLoader& load, FleetSpec* f) {
   f->region = spec.text("region", "us-west-2");
   f->zones = spec.text_list("zones");
@@ -110,6 +140,10 @@ void read_spec(ObjectReader spec, const TextLoader& load, FleetSpec* f) {
   f->second_is_primary = spec.one_of("primaryFamily", {"ipv4", "ipv6"}, "ipv4") == "ipv6";
   if (f->second_is_primary && f->second_pod_cidr.empty())
     spec.complain("primaryFamily", "ipv6", "secondPodCIDR with an IPv6 network is needed for it");
+  const bool network = spec.has("network");
+  if (network) read_network(spec.object("network"), load, f);
+  if (f->vpc != nullptr && !f->second_pod_cidr.empty())
+    spec.complain("secondPodCIDR", f->second_pod_cidr, "pods of a VPC have addresses of one family: leave it out");
   f->commands = spec.one_of("behavior", {"annotation", "command"}, "annotation") == "command";
   for (ObjectReader& item : spec.list("imageRules")) f->image_rules.push_back(read_image_rule(&item));
   f->behaviors = read_behavior_rules(&spec, load);
@@ -117,6 +151,7 @@ void read_spec(ObjectReader spec, const TextLoader& load, FleetSpec* f) {
   std::vector<ObjectReader> groups = spec.list("groups");
   for (ObjectReader& item : groups) f->groups.push_back(read_group(&item));
   check_group_names(*f, &groups);
+  check_networks(*f, &groups, network);
   if (f->groups.empty()) spec.complain("groups", "", "at least one group {count, profile} is expected");
   spec.finish();
 }
@@ -187,6 +222,7 @@ Result<FleetOptions> make_fleet_options(const FleetSpec& spec, const ProfileCata
   o.pods.behaviors = spec.behaviors;
   o.pods.seed = spec.seed;
   o.event_rate = spec.event_rate;
+  std::vector<NetworkGroup> network_groups;
   for (const GroupSpec& g : spec.groups) {
     auto profile = profiles.find(g.profile);
     if (!profile.ok()) return profile.error();
@@ -200,7 +236,14 @@ Result<FleetOptions> make_fleet_options(const FleetSpec& spec, const ProfileCata
         return invalid_argument(fmt::format("zone \"{}\": a name like us-west-2a is expected", zone));
     }
     group.node = make_node_template(*profile, g.overrides);
+    const std::string name = g.name.empty() ? "fleet " + spec.name : "group " + g.name;
+    network_groups.push_back({name, !g.own_range, *profile, group.node, group.zones, g.overrides.max_pods > 0});
     o.groups.push_back(std::move(group));
+  }
+  if (spec.vpc != nullptr) {
+    auto network = make_network_options(*spec.vpc, network_groups);
+    if (!network.ok()) return network.error();
+    o.network = std::move(network).value();
   }
   GF_RETURN_IF_ERROR(check_fleet(o));
   return o;

@@ -26,6 +26,7 @@ struct GroupSpec {
   std::vector<std::string> zones;
   std::string name_template;
   ProfileOverrides overrides;
+  bool own_range = false;  // network {ipam: range}: its pods do not use the fleet's VPC
 };
 
 // An event is one more write for a node, and an object that stays for an hour: too much of a good thing in large
@@ -48,11 +49,12 @@ struct FleetSpec {
   agent::EvictionRules eviction;
   std::string second_pod_cidr;  // FleetOptions
   bool second_is_primary = false;
+  std::shared_ptr<const VpcSpec> vpc;  // network {ipam: vpc}; null: pods have addresses of the fleet's range
   std::shared_ptr<const agent::BehaviorRules> behaviors;
   double event_rate = 0;  // events a second of the whole fleet; 0: no limit but each node's own
 };
 
-// Histograms that the file names are read by `load`; absent: from the disk, beside the file.
+// Histograms and the VPC file that the file names are read by `load`; absent: from the disk, beside the file.
 Result<FleetSpec> parse_fleet_file(std::string_view text, std::string file, TextLoader load = {});
 // A YAML list of {match: GLOB, pull: 5s} or {match: GLOB, error: NotFound}.
 Result<std::vector<agent::ImageRule>> parse_image_rules(std::string_view text, std::string file);

@@ -220,6 +220,84 @@ TEST(FleetFile, WhatNodesDoBesides) {
             std::string::npos);
 }
 
+constexpr const char* kVpc = R"(apiVersion: ghostfleet.dev/v1alpha1
+kind: VPC
+metadata: {name: net}
+spec:
+  cidrs: [172.31.0.0/16]
+  subnets: [{name: a, zone: us-west-2a, cidr: 172.31.0.0/20}]
+  ipam: {IPAM}
+)";
+
+Result<FleetOptions> on_network(const std::string& spec, const std::string& ipam = "") {
+  const auto load = [&ipam](const std::string& path) -> Result<std::string> {
+    if (path != "net.yaml") return not_found(path + ": No such file");
+    std::string text = kVpc;
+    return text.replace(text.find("IPAM"), 4, ipam);
+  };
+  auto f = parse_fleet_file("apiVersion: ghostfleet.dev/v1alpha1\nkind: Fleet\nmetadata: {name: demo}\nspec:\n" + spec,
+                            "f.yaml", load);
+  if (!f.ok()) return f.error();
+  return make_fleet_options(*f, *ProfileCatalogue::load(""));
+}
+
+TEST(FleetFile, PodsOnANetwork) {
+  auto o = on_network(
+      "  network: {ipam: vpc, file: net.yaml}\n  zones: [us-west-2a]\n  groups:\n"
+      "  - {name: a, count: 1, profile: m5.large}\n"
+      "  - {name: b, count: 1, profile: m5.large, maxPods: 110, network: {ipam: vpc}}\n"
+      "  - {name: c, count: 1, profile: m5.large, zones: [elsewhere], network: {ipam: range}}\n");
+  ASSERT_TRUE(o.ok()) << o.error().message();
+  ASSERT_NE(o->network, nullptr);
+  ASSERT_EQ(o->network->groups.size(), 3u);
+  EXPECT_EQ(o->network->groups[0]->max_pods, 29);
+  EXPECT_EQ(o->network->groups[1]->max_pods, 110);
+  EXPECT_EQ(o->network->groups[2], nullptr);
+  ASSERT_EQ(o->network->remarks.size(), 1u);
+  EXPECT_EQ(o->network->remarks[0],
+            "group b: m5.large allows 110 pods, but its interfaces hold 27 addresses: pods beyond them wait "
+            "(FailedCreatePodSandBox); maxPods: 29 keeps the scheduler from placing them");
+  o = on_network(
+      "  network: {ipam: vpc, file: net.yaml}\n  zones: [us-west-2a]\n  groups: [{count: 1, profile: m5.large}]\n",
+      "enablePrefixDelegation: true");
+  ASSERT_TRUE(o.ok()) << o.error().message();
+  ASSERT_EQ(o->network->remarks.size(), 1u);
+  EXPECT_NE(
+      o->network->remarks[0].find("allows 29 pods, the figure of single addresses; with prefixes EKS recommends 110"),
+      std::string::npos)
+      << o->network->remarks[0];
+  o = on_network("  network: {ipam: range}\n  groups: [{count: 1, profile: m5.large}]\n");
+  ASSERT_TRUE(o.ok());
+  EXPECT_EQ(o->network, nullptr);
+}
+
+TEST(FleetFile, MistakesInNetworks) {
+  const std::string groups = "  groups: [{count: 1, profile: m5.large}]\n";
+  const auto said = [&groups](const std::string& spec, const std::string& ipam = "", const std::string& own = "") {
+    const auto o = on_network(spec + (own.empty() ? groups : own), ipam);
+    return o.ok() ? std::string() : std::string(o.error().message());
+  };
+  EXPECT_EQ(said("  network: {ipam: vpc}\n"),
+            "f.yaml:5: spec.network.file: the path of a VPC file (docs/network.md) is required");
+  EXPECT_EQ(said("  network: {ipam: range, file: net.yaml}\n"),
+            "f.yaml:5: spec.network.file: \"net.yaml\": is of ipam: vpc; a range needs no file");
+  EXPECT_EQ(said("  network: {ipam: vpc, file: no.yaml}\n"),
+            "f.yaml:5: spec.network.file: \"no.yaml\": no.yaml: No such file");
+  EXPECT_NE(said("  network: {ipam: cilium, file: net.yaml}\n").find("one of vpc, range is expected"),
+            std::string::npos);
+  EXPECT_NE(said("  network: {ipam: vpc, files: net.yaml}\n").find("did you mean file?"), std::string::npos);
+  EXPECT_NE(said("  network: {ipam: vpc, file: net.yaml}\n", "enablePrefixDelgation: true").find("net.yaml:7: "),
+            std::string::npos);
+  EXPECT_EQ(
+      said("  network: {ipam: vpc, file: net.yaml}\n"),
+      "network: fleet demo: zone us-west-2b: VPC net has no subnet in it, but in us-west-2a: give the nodes these "
+      "zones, or the VPC a subnet there");
+  EXPECT_EQ(said("", "", "  groups: [{count: 1, profile: m5.large, network: {ipam: vpc}}]\n"),
+            "f.yaml:5: spec.groups[0].network.ipam: vpc: spec.network {ipam: vpc, file: PATH} is needed for it");
+  EXPECT_NE(said("  network: {ipam: vpc, file: net.yaml}\n  secondPodCIDR: fd00:10:64::/48\n").find("one family"),
+            std::string::npos);
+}
+
 TEST(BehaviorRulesFile, OfItsOwn) {
   EXPECT_TRUE(parse_behavior_rules("behaviorRules:\n- {behavior: {after: 5s}}\n", "r.yaml").ok());
   EXPECT_EQ(parse_behavior_rules("- {behavior: {after: 5s}}\n", "r.yaml").error().message(),
