@@ -57,6 +57,27 @@ def flags(p):
     expect(p, "summary in no folder", [*fleet, "--nodes", "1", "--name", "full", "--summary", "/nosuch/x"], 1, r"--summary /nosuch/x: there is no folder /nosuch")
 
 
+def networks(p):
+    fleet = ["fleet", "--kubeconfig", p.kubeconfig, "--for", "1s", "--nodes", "1", "--name", "net"]
+
+    def file(name, text):
+        path = os.path.join(p.home, name)
+        with open(path, "w") as f:
+            f.write(text)
+        return path
+    head = "apiVersion: ghostfleet.dev/v1alpha1\nkind: {}\nmetadata: {{name: x}}\nspec:\n"
+    vpc = file("vpc.yaml", head.format("VPC") + "  cidrs: [10.0.0.0/16]\n  subnets: [{name: a, zone: us-west-2a, cidr: 10.0.0.0/20}]\n")
+    bad = file("bad.yaml", head.format("VPC") + "  cidrs: [10.0.0.0/16]\n  subnets: [{name: a, zone: us-west-2a, cidr: 10.9.0.0/20}]\n")
+    expect(p, "no VPC file", [*fleet, "--vpc", "/nosuch.yaml"], 2, r"--vpc: reading /nosuch.yaml: No such file")
+    expect(p, "a VPC file with a mistake", [*fleet, "--vpc", bad], 2, r"bad.yaml:6: .*10.9.0.0/20")
+    expect(p, "a zone without a subnet", [*fleet, "--vpc", vpc], 2, r"zone us-west-2b: VPC x has no subnet in it, but in us-west-2a")
+    expect(p, "an agent without interfaces", ["agent", "--kubeconfig", p.kubeconfig, "--node-name", "x", "--capacity", "cpu=1", "--vpc", vpc], 2, r"--vpc: --profile is needed")
+    groups = "  groups: [{count: 1, profile: m5.large, network: {ipam: vpc}}]\n"
+    expect(p, "a group on no network", ["fleet", "--kubeconfig", p.kubeconfig, "-f", file("f1.yaml", head.format("Fleet") + groups)], 2, r"f1.yaml:5: spec.groups\[0\].network.ipam: vpc: spec.network .* is needed")
+    wrong = "  network: {ipam: vpc, file: bad.yaml}\n" + groups
+    expect(p, "a fleet file with a bad VPC file", ["fleet", "--kubeconfig", p.kubeconfig, "-f", file("f2.yaml", head.format("Fleet") + wrong)], 2, r"(?s)f2.yaml:5: spec.network.file: \"bad.yaml\".*bad.yaml:6: ")
+
+
 def images(p):
     pull = ["image", "pull", "registry.example/app"]
     expect(p, "an image that is none", ["image", "pull", "Not/Valid"], 2, r'image "Not/Valid": .* is no repository')
@@ -265,7 +286,7 @@ def slow_loris(p):
 
 def main():
     with Plane(sys.argv[1], nodes=3) as p:
-        for part in (flags, command_line, files, images, credentials, two_fleets, rights, unapproved, foreign_node, requests, slow_loris):
+        for part in (flags, command_line, files, networks, images, credentials, two_fleets, rights, unapproved, foreign_node, requests, slow_loris):
             part(p)
         check("the server still answers", p.request("GET", "/api/v1/nodes")[0] == 200)
         check("a clean end", p.stop() == 0)

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import cases_api  # noqa: F401
 import cases_health  # noqa: F401
+import cases_network  # noqa: F401
 import cases_nodes  # noqa: F401
 import cases_pods  # noqa: F401
 from case_support import BY_HAND, CASES, Case
