@@ -68,7 +68,7 @@ def networks(p):
     head = "apiVersion: ghostfleet.dev/v1alpha1\nkind: {}\nmetadata: {{name: x}}\nspec:\n"
     vpc = file("vpc.yaml", head.format("VPC") + "  cidrs: [10.0.0.0/16]\n  subnets: [{name: a, zone: us-west-2a, cidr: 10.0.0.0/20}]\n")
     bad = file("bad.yaml", head.format("VPC") + "  cidrs: [10.0.0.0/16]\n  subnets: [{name: a, zone: us-west-2a, cidr: 10.9.0.0/20}]\n")
-    expect(p, "no VPC file", [*fleet, "--vpc", "/nosuch.yaml"], 2, r"--vpc: reading /nosuch.yaml: No such file")
+    expect(p, "no VPC file", [*fleet, "--vpc", "/nosuch.yaml"], 1, r"--vpc: reading /nosuch.yaml: No such file")
     expect(p, "a VPC file with a mistake", [*fleet, "--vpc", bad], 2, r"bad.yaml:6: .*10.9.0.0/20")
     expect(p, "a zone without a subnet", [*fleet, "--vpc", vpc], 2, r"zone us-west-2b: VPC x has no subnet in it, but in us-west-2a")
     expect(p, "an agent without interfaces", ["agent", "--kubeconfig", p.kubeconfig, "--node-name", "x", "--capacity", "cpu=1", "--vpc", vpc], 2, r"--vpc: --profile is needed")
