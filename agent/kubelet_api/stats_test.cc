@@ -80,8 +80,8 @@ TEST_F(StatsTest, EveryLineOfTheMetricsIsWellFormed) {
 
 TEST_F(StatsTest, ProbesAreCountedByResultUntilThePodEnds) {
   agent::ProbeTallies& probes = pods[0].containers[0].probes;
-  probes[static_cast<int>(agent::ProbeKind::kStartup)] = {true, 1, 2};
-  probes[static_cast<int>(agent::ProbeKind::kLiveness)] = {true, 7, 0};
+  probes[static_cast<int>(agent::ProbeKind::kStartup)] = {1, 2};
+  probes[static_cast<int>(agent::ProbeKind::kLiveness)] = {7, 0};
   const std::string text = stats.probe_metrics(backend.node(0), pods);
   const std::string labels =
       R"(prober_probe_total{container="c",namespace="default",pod="p",pod_uid="uid-1",probe_type=)";

@@ -144,6 +144,7 @@ class Manager final : public PodManager {
   // probing.cc
   static bool passes(const Script& script, const ProbeSpec& probe, Duration age);
   void prepare_probes(Pod& pod, size_t index);
+  void count_part_of_start(Pod& pod, size_t index);
   void begin_fresh_probes(Pod& pod);
   void begin_probing(Pod& pod, size_t index);
   void begin_probe(Pod& pod, size_t index, ProbeKind kind);
@@ -151,6 +152,15 @@ class Manager final : public PodManager {
   void probe_passed(Pod& pod, size_t index, ProbeKind kind);
   void probe_failed(Pod& pod, size_t index, ProbeKind kind);
   void rest_until_it_fails(Pod& pod, size_t index, ProbeKind kind);
+  // What a kubelet's probe workers count; moments are the host's.
+  TimePoint started_time(const ContainerRun& run) const;
+  TimePoint beat_base(const Pod& pod, size_t index, ProbeKind kind) const;
+  ProbeTally uncounted(const Pod& pod, size_t index, ProbeKind kind, TimePoint until) const;
+  ProbeTallies tallies_of(const Pod& pod, size_t index) const;
+  void begin_tally(Pod& pod, size_t index, ProbeKind kind, TimePoint from);
+  void end_tally(Pod& pod, size_t index, ProbeKind kind, TimePoint until);
+  void move_readiness_beat(Pod& pod, size_t index, TimePoint first);
+  void end_probing(Pod& pod, size_t index, TimePoint at);
   int64_t seconds_up(const ContainerRun& run) const;
   TimePoint probe_tick(const Pod& pod, size_t index, ProbeKind kind, TimePoint after) const;
 

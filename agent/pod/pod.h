@@ -87,6 +87,8 @@ struct Probing {
   std::array<TimePoint, kProbeKinds> due{kNever, kNever, kNever};
   TimePoint ready_base;  // the readiness probe's beat begins with its first run
   std::array<uint16_t, kProbeKinds> good{}, bad{};
+  // Until when the answers of each kind are in ContainerRun::tallied; kNever: a kubelet's worker does not ask.
+  std::array<TimePoint, kProbeKinds> counted{kNever, kNever, kNever};
 };
 
 struct ContainerRun {
@@ -104,6 +106,7 @@ struct ContainerRun {
   std::unique_ptr<const Script> drawn;  // of this attempt, when its script leaves something to chance
   bool stale_started = false;           // `started` is still that of the container before
   bool fresh = false;                   // made, and its probes do not know it yet
+  bool passed_at_start = false;         // its startup probe, if it has one, was part of the start
   bool tried = false;                   // in this pass of the worker
   bool killed_in_pass = false;
   bool must_restart = false;   // stopped in this pass to be started again
@@ -111,8 +114,8 @@ struct ContainerRun {
   bool objects_ready = false;  // fetched in this pass
   Backoff backoff, image_backoff;
   TimePoint pull_failed_at;
-  std::unique_ptr<Probing> probing;       // only while a probe has still something to find out
-  std::unique_ptr<ProbeTallies> tallied;  // of the attempts before, when it has probes
+  std::unique_ptr<Probing> probing;       // while it runs, when it has probes
+  std::unique_ptr<ProbeTallies> tallied;  // of all attempts, as far as probing->counted says
 };
 
 enum ConditionType : unsigned char {

@@ -10,14 +10,7 @@ AttemptView ended_view(const Ended& end) {
   return {end.known, end.known, end.attempt, end.started, end.finished, end.code};
 }
 
-ProbeTallies tallies_of(const ContainerSpec& spec, const Script& script, const ContainerRun& run, WallTime now) {
-  const bool running = run.now.state == RunState::kRunning;
-  ProbeTallies tallies = tally_probes(spec, script, running ? now - run.now.started_at : Duration(0));
-  if (run.tallied != nullptr) add_tallies(&tallies, *run.tallied);
-  return tallies;
-}
-
-ContainerView container_view(const Pod& pod, size_t index, const PodOptions& options, WallTime now) {
+ContainerView container_view(const Pod& pod, size_t index, const PodOptions& options) {
   const ContainerSpec& spec = pod.spec->containers[index];
   const Look& look = pod.runs[index].now;
   ContainerView v;
@@ -27,7 +20,6 @@ ContainerView container_view(const Pod& pod, size_t index, const PodOptions& opt
   v.sidecar = spec.sidecar;
   v.script = pod.runs[index].drawn != nullptr ? *pod.runs[index].drawn : spec.script;
   v.resources = spec.resources;
-  if (has_probes(spec)) v.probes = tallies_of(spec, v.script, pod.runs[index], now);
   v.previous = ended_view(look.last);
   if (look.state == RunState::kAbsent) {
     v.waiting_reason = waiting_reason(pod.runs[index].shown.why);
@@ -67,8 +59,10 @@ PodView Manager::view_of(const Pod& pod) const {
   v.start_time = {pod.start_time * 1000000000};
   v.phase = phase_name(pod.shown);
   v.ip = pod_ip(pod, node_);
-  for (size_t i = 0; i < pod.runs.size(); ++i)
-    v.containers.push_back(container_view(pod, i, *options_, host_.wall_now()));
+  for (size_t i = 0; i < pod.runs.size(); ++i) {
+    v.containers.push_back(container_view(pod, i, *options_));
+    v.containers.back().probes = tallies_of(pod, i);
+  }
   return v;
 }
 

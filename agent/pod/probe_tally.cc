@@ -6,33 +6,10 @@ namespace ghostfleet::agent {
 
 namespace {
 
-const ProbeSpec& spec_of(const ContainerSpec& spec, ProbeKind kind) { return spec.probes[static_cast<int>(kind)]; }
-
-// Probes come at `first`, first + period and so on: how many of them before this age.
-uint64_t asked_before(Duration first, Duration period, Duration age) {
-  if (age <= first) return 0;
-  return static_cast<uint64_t>((age - first - Duration(1)) / period) + 1;
-}
-
-// The age at which the startup probe passes; nullopt: not yet.
-std::optional<Duration> tally_startup(const Script& script, const ProbeSpec& probe, Duration age, ProbeTally* tally) {
-  const Duration first = probe.initial_delay;
-  const uint64_t early = asked_before(first, probe.period, std::min(probe_passes_from(script, probe), age));
-  const Duration at = first + static_cast<int64_t>(early) * probe.period;
-  const Duration fails = probe_fails_from(script, probe);
-  const bool passed = at >= probe_passes_from(script, probe) && at < age && (fails == Duration(0) || at < fails);
-  tally->successful = passed ? 1 : 0;
-  tally->failed = passed ? early : asked_before(first, probe.period, age);
-  return passed ? std::optional(at) : std::nullopt;
-}
-
-void tally_other(const Script& script, const ProbeSpec& probe, Duration started, Duration age, ProbeTally* tally) {
-  const Duration first = std::max(probe.initial_delay, started);
-  const Duration fails = probe_fails_from(script, probe);
-  const Duration good_until = fails == Duration(0) ? age : std::min(age, fails);
-  const Duration good_from = std::min(probe_passes_from(script, probe), good_until);
-  tally->successful = asked_before(first, probe.period, good_until) - asked_before(first, probe.period, good_from);
-  tally->failed = asked_before(first, probe.period, age) - tally->successful;
+// Of beats that count from the base on: the last one that is not later.
+int64_t beat_at(TimePoint base, Duration period, TimePoint at) {
+  const int64_t past = (at - base).count();
+  return past < 0 ? -1 : past / period.count();
 }
 
 }  // namespace
@@ -52,25 +29,27 @@ bool has_probes(const ContainerSpec& spec) {
   return std::any_of(std::begin(spec.probes), std::end(spec.probes), [](const ProbeSpec& p) { return p.present; });
 }
 
-ProbeTallies tally_probes(const ContainerSpec& spec, const Script& script, Duration age) {
-  ProbeTallies tallies;
-  for (int kind = 0; kind < kProbeKinds; ++kind) tallies[kind].present = spec.probes[kind].present;
-  std::optional<Duration> started = Duration(0);
-  if (const ProbeSpec& startup = spec_of(spec, ProbeKind::kStartup); startup.present)
-    started = tally_startup(script, startup, age, &tallies[static_cast<int>(ProbeKind::kStartup)]);
-  for (const ProbeKind kind : {ProbeKind::kReadiness, ProbeKind::kLiveness}) {
-    const ProbeSpec& probe = spec_of(spec, kind);
-    if (probe.present && started) tally_other(script, probe, *started, age, &tallies[static_cast<int>(kind)]);
-  }
-  return tallies;
+uint64_t beats_between(TimePoint base, Duration period, TimePoint from, TimePoint until) {
+  if (until <= from) return 0;
+  return static_cast<uint64_t>(beat_at(base, period, until) - beat_at(base, period, from));
 }
 
-void add_tallies(ProbeTallies* sum, const ProbeTallies& more) {
-  for (int kind = 0; kind < kProbeKinds; ++kind) {
-    (*sum)[kind].present |= more[kind].present;
-    (*sum)[kind].successful += more[kind].successful;
-    (*sum)[kind].failed += more[kind].failed;
-  }
+ProbeTally tally_beats(const Script& script, const ProbeSpec& probe, TimePoint base, TimePoint started, TimePoint from,
+                       TimePoint until) {
+  const TimePoint passes = started + probe_passes_from(script, probe);
+  const Duration fails = probe_fails_from(script, probe);
+  // Ages from `passes` on pass, from `fails` on they do not.
+  const TimePoint good_from = std::max(from, passes - Duration(1));
+  const TimePoint good_until = fails == Duration(0) ? until : std::min(until, started + fails - Duration(1));
+  ProbeTally tally;
+  tally.successful = beats_between(base, probe.period, good_from, good_until);
+  tally.failed = beats_between(base, probe.period, from, until) - tally.successful;
+  return tally;
+}
+
+void add_tally(ProbeTally* sum, const ProbeTally& more) {
+  sum->successful += more.successful;
+  sum->failed += more.failed;
 }
 
 }  // namespace ghostfleet::agent

@@ -1,8 +1,9 @@
-// ProbeTally: how often a container's probes were asked and how they went, as a kubelet counts them
-// (prober_probe_total). Worked out from the script when somebody wants to know it: a probe that changes nothing is not
-// asked here at all.
+// ProbeTally: how often a container's probes were asked and how they went, as a kubelet's probe workers count them
+// (prober_probe_total). A probe that changes nothing is not asked here at all; its answers are worked out from the
+// script for the beats at which a worker would have asked.
 //
-// Thread rule: plain values, pure functions.
+// A worker asks once a period, at its own beat, whenever the containers start; a manual run moves the beat of
+// readiness. Thread rule: plain values, pure functions.
 #pragma once
 
 #include <array>
@@ -13,7 +14,6 @@
 namespace ghostfleet::agent {
 
 struct ProbeTally {
-  bool present = false;  // the container has this probe
   uint64_t successful = 0, failed = 0;
 };
 using ProbeTallies = std::array<ProbeTally, kProbeKinds>;  // by ProbeKind
@@ -23,8 +23,12 @@ Duration probe_passes_from(const Script& script, const ProbeSpec& probe);
 Duration probe_fails_from(const Script& script, const ProbeSpec& probe);
 
 bool has_probes(const ContainerSpec& spec);
-// Of one attempt that is, or became, this old; `script`: of this attempt.
-ProbeTallies tally_probes(const ContainerSpec& spec, const Script& script, Duration age);
-void add_tallies(ProbeTallies* sum, const ProbeTallies& more);
+
+// The beats base, base + period, ... in (from, until].
+uint64_t beats_between(TimePoint base, Duration period, TimePoint from, TimePoint until);
+// The answers at these beats, of a container that started at `started`.
+ProbeTally tally_beats(const Script& script, const ProbeSpec& probe, TimePoint base, TimePoint started, TimePoint from,
+                       TimePoint until);
+void add_tally(ProbeTally* sum, const ProbeTally& more);
 
 }  // namespace ghostfleet::agent

@@ -36,9 +36,7 @@ bool Manager::passes(const Script& script, const ProbeSpec& probe, Duration age)
 // beside it goes on from there.
 TimePoint Manager::probe_tick(const Pod& pod, size_t index, ProbeKind kind, TimePoint after) const {
   const ProbeSpec& probe = pod.spec->containers[index].probes[static_cast<int>(kind)];
-  const ContainerRun& run = pod.runs[index];
-  const bool own = kind == ProbeKind::kReadiness && run.probing != nullptr && run.probing->ready_base.ns != 0;
-  const TimePoint base = own ? run.probing->ready_base : pod.probe_base;
+  const TimePoint base = beat_base(pod, index, kind);
   const int64_t past = std::max<int64_t>((after - base).count(), 0);
   const int64_t period = probe.period.count();
   return base + Duration((past / period + 1) * period);
@@ -64,7 +62,24 @@ void Manager::prepare_probes(Pod& pod, size_t index) {
   run.now.started |= run.stale_started;
   const bool passes_ready = !has(ProbeKind::kReadiness) || passes_now(ProbeKind::kReadiness);
   run.now.ready = run.now.started && passes_ready && (!spec.init || spec.sidecar);
-  run.fresh = has(ProbeKind::kStartup) || has(ProbeKind::kReadiness) || has(ProbeKind::kLiveness);
+  run.fresh = has_probes(spec);
+  run.passed_at_start = run.fresh && run.now.started && !run.stale_started;
+}
+
+// A probe that was part of the start: a worker has asked it once.
+void Manager::count_part_of_start(Pod& pod, size_t index) {
+  const ContainerSpec& spec = pod.spec->containers[index];
+  ContainerRun& run = pod.runs[index];
+  if (full() || !std::exchange(run.passed_at_start, false)) return;
+  if (run.tallied == nullptr) run.tallied = std::make_unique<ProbeTallies>();
+  for (const ProbeKind kind : {ProbeKind::kStartup, ProbeKind::kReadiness}) {
+    const int k = static_cast<int>(kind);
+    if (!spec.probes[k].present || (kind == ProbeKind::kReadiness && !run.now.ready)) continue;
+    ++(*run.tallied)[k].successful;
+    if (kind == ProbeKind::kStartup) continue;
+    if (run.probing == nullptr) run.probing = std::make_unique<Probing>();
+    run.probing->ready_base = host_.now();
+  }
 }
 
 void Manager::begin_fresh_probes(Pod& pod) {
@@ -83,6 +98,7 @@ void Manager::begin_probing(Pod& pod, size_t index) {
     if (has(ProbeKind::kStartup)) begin_probe(pod, index, ProbeKind::kStartup);
     return;
   }
+  count_part_of_start(pod, index);
   if (has(ProbeKind::kReadiness)) begin_probe(pod, index, ProbeKind::kReadiness);
   if (has(ProbeKind::kLiveness)) begin_probe(pod, index, ProbeKind::kLiveness);
 }
@@ -94,15 +110,17 @@ void Manager::begin_probe(Pod& pod, size_t index, ProbeKind kind) {
   const TimePoint now = host_.now();
   const Script& script = script_of(pod, index);
   const bool may_fail = probe_fails_from(script, probe) > Duration(0);
-  TimePoint due = probe_tick(pod, index, kind, now);
-  if (kind == ProbeKind::kLiveness && !may_fail && probe_passes_from(script, probe) == Duration(0)) return;
-  if (kind == ProbeKind::kReadiness) {
-    if (run.now.ready && !may_fail) return;
-    if (!run.now.ready) due = now + kFirstRun;
-  }
   if (run.probing == nullptr) run.probing = std::make_unique<Probing>();
-  if (kind == ProbeKind::kReadiness && due == now + kFirstRun) run.probing->ready_base = due;
-  run.probing->due[static_cast<int>(kind)] = due;
+  TimePoint& due = run.probing->due[static_cast<int>(kind)];
+  if (kind == ProbeKind::kReadiness && !run.now.ready) {
+    move_readiness_beat(pod, index, now + kFirstRun);
+    return;
+  }
+  // A worker does not ask a startup probe that it takes for passed.
+  if (kind != ProbeKind::kStartup || !run.stale_started) begin_tally(pod, index, kind, now);
+  if (kind == ProbeKind::kLiveness && !may_fail && probe_passes_from(script, probe) == Duration(0)) return;
+  if (kind == ProbeKind::kReadiness && !may_fail) return;
+  due = probe_tick(pod, index, kind, now);
 }
 
 // Each status of a container that is not ready asks its probe at once, and moves its beat.
@@ -112,10 +130,72 @@ void Manager::ask_readiness(Pod& pod) {
     constexpr int kKind = static_cast<int>(ProbeKind::kReadiness);
     if (run.now.state != RunState::kRunning || run.now.ready || !run.now.started || run.unhealthy) continue;
     if (!pod.spec->containers[i].probes[kKind].present || run.probing == nullptr) continue;
-    const TimePoint due = host_.now() + kFirstRun;
-    run.probing->ready_base = due;
-    run.probing->due[kKind] = due;
+    move_readiness_beat(pod, i, host_.now() + kFirstRun);
   }
+}
+
+// The next run is at `first`, the others go on from there.
+void Manager::move_readiness_beat(Pod& pod, size_t index, TimePoint first) {
+  Probing& probing = *pod.runs[index].probing;
+  end_tally(pod, index, ProbeKind::kReadiness, host_.now());
+  probing.ready_base = first;
+  probing.due[static_cast<int>(ProbeKind::kReadiness)] = first;
+  begin_tally(pod, index, ProbeKind::kReadiness, host_.now());
+}
+
+// ---- what a kubelet's workers count
+
+TimePoint Manager::started_time(const ContainerRun& run) const {
+  return host_.now() - (host_.wall_now() - run.now.started_at);
+}
+
+TimePoint Manager::beat_base(const Pod& pod, size_t index, ProbeKind kind) const {
+  const Probing* probing = pod.runs[index].probing.get();
+  const bool own = kind == ProbeKind::kReadiness && probing != nullptr && probing->ready_base.ns != 0;
+  return own ? probing->ready_base : pod.probe_base;
+}
+
+// The answers since they were counted last.
+ProbeTally Manager::uncounted(const Pod& pod, size_t index, ProbeKind kind, TimePoint until) const {
+  const ContainerRun& run = pod.runs[index];
+  const int k = static_cast<int>(kind);
+  if (run.probing == nullptr || run.probing->counted[k] == kNever) return {};
+  const ProbeSpec& probe = pod.spec->containers[index].probes[k];
+  const TimePoint started = started_time(run);
+  // The initial delay counts from the second in which the container started.
+  const Duration into_second{run.now.started_at.ns % 1000000000};
+  const TimePoint first = started - into_second + probe.initial_delay - Duration(1);
+  return tally_beats(script_of(pod, index), probe, beat_base(pod, index, kind), started,
+                     std::max(run.probing->counted[k], first), until);
+}
+
+ProbeTallies Manager::tallies_of(const Pod& pod, size_t index) const {
+  ProbeTallies tallies;
+  if (pod.runs[index].tallied != nullptr) tallies = *pod.runs[index].tallied;
+  for (int k = 0; k < kProbeKinds; ++k)
+    add_tally(&tallies[static_cast<size_t>(k)], uncounted(pod, index, static_cast<ProbeKind>(k), host_.now()));
+  return tallies;
+}
+
+void Manager::begin_tally(Pod& pod, size_t index, ProbeKind kind, TimePoint from) {
+  pod.runs[index].probing->counted[static_cast<size_t>(kind)] = from;
+}
+
+void Manager::end_tally(Pod& pod, size_t index, ProbeKind kind, TimePoint until) {
+  ContainerRun& run = pod.runs[index];
+  const auto k = static_cast<size_t>(kind);
+  if (run.probing == nullptr || run.probing->counted[k] == kNever) return;
+  const ProbeTally more = uncounted(pod, index, kind, until);
+  run.probing->counted[k] = kNever;
+  if (more.successful == 0 && more.failed == 0) return;
+  if (run.tallied == nullptr) run.tallied = std::make_unique<ProbeTallies>();
+  add_tally(&(*run.tallied)[k], more);
+}
+
+void Manager::end_probing(Pod& pod, size_t index, TimePoint at) {
+  for (const ProbeKind kind : {ProbeKind::kStartup, ProbeKind::kReadiness, ProbeKind::kLiveness})
+    end_tally(pod, index, kind, at);
+  pod.runs[index].probing.reset();
 }
 
 // Whole seconds since the second in which the container started.
@@ -136,6 +216,7 @@ void Manager::probe(Pod& pod, size_t index, ProbeKind kind) {
   run.probing->due[k] = probe_tick(pod, index, kind, due);
   if (kind == ProbeKind::kStartup && run.stale_started) {
     run.now.started = run.stale_started = false;
+    begin_tally(pod, index, kind, due);
     request_sync(pod, host_.now());
     return;
   }
@@ -175,6 +256,7 @@ void Manager::probe_passed(Pod& pod, size_t index, ProbeKind kind) {
     run.now.ready = true;
   } else {
     run.probing->due[k] = kNever;
+    end_tally(pod, index, kind, host_.now());
     run.now.started = true;
     const ContainerSpec& spec = pod.spec->containers[index];
     if (!spec.probes[static_cast<int>(ProbeKind::kReadiness)].present) run.now.ready = true;
@@ -198,6 +280,8 @@ void Manager::probe_failed(Pod& pod, size_t index, ProbeKind kind) {
     run.now.ready = false;
     return;
   }
+  // This worker waits for another container; the others ask until it has stopped.
+  end_tally(pod, index, kind, host_.now());
   run.unhealthy = true;
   run.failed_probe = kind;
   run.probing->due = {kNever, kNever, kNever};

@@ -68,6 +68,11 @@ void Manager::terminate(Pod& pod, Cause cause) {
     pod.extras->mounting.reset();
     pod.extras->victims.clear();
   }
+  // Readiness is asked until the containers stop.
+  for (size_t i = 0; i < pod.runs.size(); ++i) {
+    end_tally(pod, i, ProbeKind::kStartup, host_.now());
+    end_tally(pod, i, ProbeKind::kLiveness, host_.now());
+  }
   pod.was_initialized = has_initialized(pod);
   if (cause != Cause::kCompleted) compute_status(pod, host_.wall_now());
   if (pod.deadline_hit) tell(pod, false, "DeadlineExceeded", std::string(kDeadlineMessage));

@@ -45,7 +45,7 @@ void Manager::container_exits(Pod& pod, size_t index) {
   const TimePoint due = run.exit_due;
   run.exit_due = kNever;
   if (run.now.state != RunState::kRunning) return;
-  run.probing.reset();
+  end_probing(pod, index, due);
   run.ended_at = due;
   run.now.state = RunState::kExited;
   run.now.ready = run.now.started = false;
@@ -56,11 +56,6 @@ void Manager::container_exits(Pod& pod, size_t index) {
                       .code = run.exit_code,
                       .known = true,
                       .attempt = run.now.attempt};
-  if (const ContainerSpec& spec = pod.spec->containers[index]; has_probes(spec)) {
-    if (run.tallied == nullptr) run.tallied = std::make_unique<ProbeTallies>();
-    add_tallies(run.tallied.get(),
-                tally_probes(spec, script_of(pod, index), run.now.end.finished - run.now.end.started));
-  }
   // An end at the very moment of a look is seen by the next one.
   if (pod.stage == Stage::kActive && pod.work != Work::kKilling) request_sync(pod, tick_after(due + kLookTakes));
 }
