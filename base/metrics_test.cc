@@ -22,7 +22,8 @@ TEST(Histogram, EachRecordLiesInTheBucketWithTheNextUpperEdge) {
 }
 
 TEST(Histogram, EdgesBelongToTheBucketBelow) {
-  for (const auto& [ns, bucket] : {std::pair{0, 0}, {1000, 0}, {1001, 1}, {2000, 4}, {2001, 5}, {4000, 8}, {1024000, 40}}) {
+  for (const auto& [ns, bucket] :
+       {std::pair{0, 0}, {1000, 0}, {1001, 1}, {2000, 4}, {2001, 5}, {4000, 8}, {1024000, 40}}) {
     Histogram h;
     h.record(Duration(ns));
     EXPECT_EQ(h.bucket(bucket), 1u) << ns;

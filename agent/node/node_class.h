@@ -74,7 +74,8 @@ class NodeClass {
   std::string node_body(const NodeIdentity& identity, WallTime now, std::string_view not_ready_message) const;
   std::string csi_node_body(std::string_view name, const NodeUid& uid) const;
   // A Lease in JSON, or in protobuf as a kubelet writes it. A version of 0 leaves resourceVersion out (create).
-  std::string lease_body(std::string_view name, const NodeUid& uid, uint64_t version, WallTime now, bool protobuf) const;
+  std::string lease_body(std::string_view name, const NodeUid& uid, uint64_t version, WallTime now,
+                         bool protobuf) const;
   // The status patch of a heartbeat: times of all four; those in `full` (bit = NodeCondition) are written with status,
   // reason and message, as healthy but for those in `pressure`.
   std::string status_patch(WallTime now, unsigned full, unsigned pressure = 0) const;

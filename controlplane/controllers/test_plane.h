@@ -51,7 +51,9 @@ class ControllersTest : public ::testing::Test {
   }
   std::vector<kube::Json> all(std::string_view group, std::string_view version, std::string_view plural) {
     std::vector<kube::Json> out;
-    const auto list = api_.store().list(resource(group, version, plural).store_kind, {.prefix = "t/"});
+    ListOptions options;
+    options.prefix = "t/";
+    const auto list = api_.store().list(resource(group, version, plural).store_kind, options);
     if (list.ok()) {
       for (const ObjectRef& o : list->items) out.push_back(parse_object(o));
     }

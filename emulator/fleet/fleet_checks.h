@@ -14,8 +14,8 @@ Result<bool> probe_server(const kube::ClientConfig& client, const std::string& f
 // Whether the server says that it is Ghostfleet's own; false also when it says nothing.
 bool is_ghostfleet(const kube::ClientConfig& client);
 
-// The same as probe_server() for a single node by its name: all that a node's own credentials may read. The fleet that its Node belongs
-// to goes to `owner`.
+// The same as probe_server() for a single node by its name: all that a node's own credentials may read. The fleet that
+// its Node belongs to goes to `owner`.
 Result<bool> probe_node(const kube::ClientConfig& client, const std::string& name, std::string* owner);
 
 // A node in the foreground that a fleet has: AlreadyExists while the fleet renews its lease, else what a person should
