@@ -359,7 +359,7 @@ std::string NodeClass::lease_body(std::string_view name, const NodeUid& uid, uin
   return out;
 }
 
-std::string NodeClass::status_patch(WallTime now, unsigned full, unsigned pressure) const {
+std::string NodeClass::status_patch(WallTime now, unsigned full, unsigned pressure, std::string_view images) const {
   const std::string time = format_time(now);
   std::string out = R"({"status":{"$setElementOrder/conditions":[)";
   for (const std::string_view type : kConditionTypes) {
@@ -381,7 +381,9 @@ std::string NodeClass::status_patch(WallTime now, unsigned full, unsigned pressu
     put("type", text.type, &out);
     out += '}';
   }
-  return out += "]}}";
+  out += ']';
+  if (!images.empty()) out.append(R"(,"images":)").append(images);
+  return out += "}}";
 }
 
 std::string NodeClass::event_body(std::string_view node, const NodeEventText& event, std::string_view event_name,

@@ -77,8 +77,9 @@ class NodeClass {
   std::string lease_body(std::string_view name, const NodeUid& uid, uint64_t version, WallTime now,
                          bool protobuf) const;
   // The status patch of a heartbeat: times of all four; those in `full` (bit = NodeCondition) are written with status,
-  // reason and message, as healthy but for those in `pressure`.
-  std::string status_patch(WallTime now, unsigned full, unsigned pressure = 0) const;
+  // reason and message, as healthy but for those in `pressure`. `images`: a JSON list that takes the place of the
+  // status' own; empty: it stays.
+  std::string status_patch(WallTime now, unsigned full, unsigned pressure = 0, std::string_view images = {}) const;
   // Capacity and allocatable of the template's extended resources; empty when it has none.
   std::string device_patch() const;
   std::string event_body(std::string_view node, const NodeEventText& event, std::string_view event_name,

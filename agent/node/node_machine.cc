@@ -77,6 +77,7 @@ void NodeMachine::posted(NodeHost& host, const ApiResponse& r) {
     remember_version(r.body);
     note_pod_cidr(host, r.body);
     dirty_ = 1u << static_cast<unsigned>(NodeCondition::kReady);
+    images_differ_ = !host.images().empty();  // of a Node that was deleted and is made again
     node_is_there(host, false);
     return;
   }
@@ -116,6 +117,7 @@ bool NodeMachine::look_at_existing(NodeHost& host, std::string_view node_json, b
     not_ours(host, "exists and does not belong to this fleet");
     return false;
   }
+  host.found_existing(node_json);
   NodeView view;
   scan_node(node_json, node_class.node_template(), &view);
   remember_version(node_json);
@@ -128,7 +130,8 @@ bool NodeMachine::look_at_existing(NodeHost& host, std::string_view node_json, b
   }
   const Duration delay = node_class.options().device_plugin_delay;
   const bool zero = delay >= Duration(0) && !zeroed_;
-  *patch = reconcile_patch(*node, node_class, host.identity(), host.wall_now(), ready, zero, pressure_);
+  *patch = reconcile_patch(*node, node_class, host.identity(), host.wall_now(),
+                           {.ready = ready, .zero_devices = zero, .pressure = pressure_, .images = host.images()});
   if (zero) host.arm(kDeviceTimer, host.now() + delay);
   zeroed_ = zeroed_ || zero;
   return true;

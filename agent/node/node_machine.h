@@ -49,6 +49,10 @@ class NodeHost : public Host {
   virtual void renewed(Duration lateness) = 0;
   // A heartbeat failed for the second time or more in a row: a kubelet closes its idle connections then.
   virtual void heartbeat_failed() {}
+  // A Node of ours was there before; told before its status is brought up to date.
+  virtual void found_existing(std::string_view /*node_json*/) {}
+  // The images on the node's disk, as the JSON list of its status; empty: those of the template.
+  virtual std::string images() { return {}; }
 };
 
 // What a watch or a list says of a node, as far as a machine cares.
@@ -104,6 +108,10 @@ class NodeMachine {
                       std::string_view node_json);
   // A pod is about to be evicted to win back this resource ("memory").
   void reclaiming(NodeHost& host, std::string_view resource);
+  // The images on the disk are others now: the Node tells them after a while, as a kubelet's does.
+  void images_changed(NodeHost& host);
+  // A Warning about the Node; `message` holds no character that JSON would escape.
+  void warn(NodeHost& host, std::string_view reason, std::string message);
 
   Phase phase() const { return phase_; }
   bool registered() const { return phase_ >= Phase::kReconciling && phase_ <= Phase::kRunning; }
@@ -156,6 +164,7 @@ class NodeMachine {
   void status_patched(NodeHost& host, const ApiResponse& r);
   void plan_report(NodeHost& host, bool changed);
   void arm_status(NodeHost& host);
+  Duration images_delay(NodeHost& host);
 
   // lease (node_machine_lease.cc)
   void begin_lease(NodeHost& host);
@@ -198,9 +207,10 @@ class NodeMachine {
   bool reread_ = false;        // labels differ: read the node and reconcile at the next status
   bool first_write_ = true;
   bool ready_ = false;
-  bool forbidden_ = false;  // the POST was refused with 403
-  bool announced_ = false;  // kReady was told
-  bool zeroed_ = false;     // extended resources were set to 0 at registration
+  bool forbidden_ = false;                            // the POST was refused with 403
+  bool announced_ = false;                            // kReady was told
+  bool zeroed_ = false;                               // extended resources were set to 0 at registration
+  bool images_differ_ = false, images_sent_ = false;  // to be written; in the PATCH that is on its way
 };
 
 }  // namespace ghostfleet::agent

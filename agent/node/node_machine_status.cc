@@ -7,6 +7,7 @@ namespace {
 
 constexpr unsigned kHeartbeatTries = 5;
 constexpr Duration kStatusBase = std::chrono::milliseconds(200);
+constexpr Duration kImageLook = std::chrono::seconds(30);
 
 void scan_conditions(std::string_view conditions, NodeView* view) {
   ArrayScan scan(conditions);
@@ -85,17 +86,21 @@ void NodeMachine::reread(NodeHost& host, const ApiResponse& r) {
   const auto node = kube::parse_json(r.body);
   std::string patch;
   if (node.ok()) {
-    patch = reconcile_patch(*node, host.node_class(), host.identity(), host.wall_now(), true, false, pressure_);
+    patch = reconcile_patch(*node, host.node_class(), host.identity(), host.wall_now(),
+                            {.ready = true, .pressure = pressure_, .images = host.images()});
   }
   if (patch.empty()) return patch_status(host);
   tell_pressure(host);
   dirty_ = 0;
+  images_sent_ = std::exchange(images_differ_, false);
   send_status(host, std::move(patch));
 }
 
 void NodeMachine::patch_status(NodeHost& host) {
   tell_pressure(host);
-  send_status(host, host.node_class().status_patch(host.wall_now(), dirty_, pressure_));
+  images_sent_ = std::exchange(images_differ_, false);
+  const std::string images = images_sent_ ? host.images() : std::string();
+  send_status(host, host.node_class().status_patch(host.wall_now(), dirty_, pressure_, images));
 }
 
 void NodeMachine::tell_pressure(NodeHost& host) {
@@ -141,6 +146,23 @@ void NodeMachine::reclaiming(NodeHost& host, std::string_view resource) {
   event(host, "EvictionThresholdMet", "Attempting to reclaim " + std::string(resource), true, Weight::kRare);
 }
 
+// A kubelet looks at its runtime's images every 30 s, and at its status every period.
+Duration NodeMachine::images_delay(NodeHost& host) {
+  return host.rng().between(Duration(0), kImageLook) +
+         host.rng().between(Duration(0), host.node_class().options().status_period);
+}
+
+void NodeMachine::images_changed(NodeHost& host) {
+  const bool waited = dirty_ != 0 || reread_ || images_differ_;
+  images_differ_ = true;
+  if (waited || patching_ || phase_ != Phase::kRunning) return;
+  host.arm(kWorkTimer, std::min(report_due_, host.now() + images_delay(host)));
+}
+
+void NodeMachine::warn(NodeHost& host, std::string_view reason, std::string message) {
+  event(host, reason, std::move(message), true, Weight::kRare);
+}
+
 void NodeMachine::send_status(NodeHost& host, std::string body) {
   if (phase_ != Phase::kCsiNode) {
     sent_ = dirty_;
@@ -159,6 +181,7 @@ void NodeMachine::status_patched(NodeHost& host, const ApiResponse& r) {
   if (r.status == 404) return gone(host);
   if (!r.ok()) {
     dirty_ |= sent_;
+    images_differ_ = images_differ_ || images_sent_;
     const bool full = host.node_class().options().full_fidelity;
     if (full && work_tries_ > 0) host.heartbeat_failed();
     if (full && ++work_tries_ < kHeartbeatTries) return patch_status(host);
@@ -199,6 +222,7 @@ void NodeMachine::arm_status(NodeHost& host) {
   if (dirty_ != 0 || reread_) {
     at = std::min(at, host.now() + host.rng().between(Duration(0), host.node_class().options().status_period));
   }
+  if (images_differ_) at = std::min(at, host.now() + images_delay(host));
   host.arm(kWorkTimer, at);
 }
 

@@ -51,6 +51,8 @@ class FakeApi final : public NodeHost {
   }
 
   void heartbeat_failed() override { ++heartbeat_failures; }
+  void found_existing(std::string_view json) override { found.emplace_back(json); }
+  std::string images() override { return images_on_disk; }
 
   bool noticed(NodeNotice what) const {
     return std::any_of(notices.begin(), notices.end(), [what](const auto& n) { return n.first == what; });
@@ -118,6 +120,8 @@ class FakeApi final : public NodeHost {
   // Answers instead of the API when it gives a status.
   std::function<std::optional<ApiResponse>(const ApiRequest&)> fault;
   int renewals = 0, heartbeat_failures = 0;
+  std::string images_on_disk;
+  std::vector<std::string> found;
   Duration worst_lateness{0};
   uint64_t version = 100;
   uint64_t uids = 0;
@@ -700,6 +704,95 @@ TEST(NodeMachine, FromTheSecondFailedHeartbeatOnIdleConnectionsAreClosed) {
   api.run(m, seconds(12));
   EXPECT_EQ(failures, 3);
   EXPECT_EQ(api.heartbeat_failures, 2);
+}
+
+// ---- images
+
+size_t patches_with_images(const FakeApi& api) {
+  return static_cast<size_t>(std::count_if(api.patches.begin(), api.patches.end(), [](const std::string& body) {
+    return body.find("\"images\"") != std::string::npos;
+  }));
+}
+
+constexpr const char* kTwoImages =
+    R"([{"names":["r.example/app@sha256:aa","r.example/app:1"],"sizeBytes":7},{"names":["b:1"],"sizeBytes":3}])";
+
+TEST(NodeMachine, ImagesAreToldWithinFortySecondsInOneWrite) {
+  FakeApi api(fleet_options());
+  NodeMachine m;
+  m.start(api);
+  api.run(m, seconds(5));
+  const size_t before = api.patches.size();
+  api.images_on_disk = R"([{"names":["b:1"],"sizeBytes":3}])";
+  m.images_changed(api);
+  api.images_on_disk = kTwoImages;
+  m.images_changed(api);
+  api.run(m, seconds(41));
+  EXPECT_EQ(patches_with_images(api), 1u);
+  EXPECT_EQ(api.patches.size(), before + 1);
+  EXPECT_EQ(kube::to_json(*kube::find_path(*api.node(), "status.images")), kTwoImages);
+  EXPECT_TRUE(kube::parse_json(api.patches.back()).ok());
+  // A shorter list takes the place of the longer one.
+  api.images_on_disk = "[]";
+  m.images_changed(api);
+  api.run(m, seconds(41));
+  EXPECT_EQ(kube::get_array(*api.node(), "status.images")->size(), 0u);
+}
+
+TEST(NodeMachine, ImagesThatCouldNotBeWrittenAreWrittenAgain) {
+  FakeApi api(fleet_options());
+  NodeMachine m;
+  m.start(api);
+  api.run(m, seconds(5));
+  int refused = 0;
+  api.fault = [&](const ApiRequest& r) -> std::optional<ApiResponse> {
+    if (r.body.find("\"images\"") == std::string::npos || ++refused > 2) return std::nullopt;
+    return ApiResponse{500, {}, {}};
+  };
+  api.images_on_disk = kTwoImages;
+  m.images_changed(api);
+  api.run(m, seconds(70));
+  EXPECT_EQ(refused, 3);
+  EXPECT_EQ(kube::get_array(*api.node(), "status.images")->size(), 2u);
+}
+
+TEST(NodeMachine, ANodeFoundKeepsTheImagesOnItsDisk) {
+  FakeApi api(fleet_options());
+  {
+    NodeMachine m;
+    m.start(api);
+    api.run(m, seconds(5));
+  }
+  kube::set_path(*api.node(), "status.images", *kube::parse_json(kTwoImages));
+  api.patches.clear();
+  NodeTemplate with_images = FakeApi::small_template();
+  with_images.images = {{{"pause:1"}, 5}};
+  FakeApi again(fleet_options(), with_images);
+  again.objects = api.objects;
+  again.images_on_disk = kTwoImages;
+  NodeMachine m;
+  EXPECT_TRUE(m.take_over(again, kube::to_json(*again.node()), 0));
+  again.run(m, seconds(20));
+  EXPECT_EQ(again.found.size(), 1u);
+  EXPECT_EQ(patches_with_images(again), 0u);
+  EXPECT_EQ(kube::get_array(*again.node(), "status.images")->size(), 2u);
+}
+
+TEST(NodeMachine, AWarningIsAnEventAboutTheNode) {
+  FakeApi api(fleet_options());
+  NodeMachine m;
+  m.start(api);
+  api.run(m, seconds(5));
+  m.warn(api, "FreeDiskSpaceFailed", "Failed to garbage collect required amount of images.");
+  api.run(m, seconds(1));
+  int told = 0;
+  for (const auto& [path, object] : api.objects) {
+    if (kube::get_string(object, "reason") != "FreeDiskSpaceFailed") continue;
+    ++told;
+    EXPECT_EQ(kube::get_string(object, "type"), "Warning");
+    EXPECT_EQ(kube::get_string(object, "involvedObject.name"), "n-1");
+  }
+  EXPECT_EQ(told, 1);
 }
 
 }  // namespace

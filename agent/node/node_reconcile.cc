@@ -143,10 +143,12 @@ Ownership ownership_of(const Json& node, const NodeOptions& options) {
 }
 
 std::string reconcile_patch(const Json& existing, const NodeClass& node_class, const NodeIdentity& identity,
-                            WallTime now, bool ready, bool zero_devices, unsigned pressure) {
-  const auto wanted = kube::parse_json(node_class.node_body(identity, now, {}));
+                            WallTime now, const WantedStatus& status) {
+  auto wanted = kube::parse_json(node_class.node_body(identity, now, {}));
   const kube::KindInfo* kind = kube::find_kind("", "v1", "Node");
   if (!wanted.ok() || kind == nullptr || kind->type == nullptr) return {};
+  if (auto images = kube::parse_json(status.images); images.ok())
+    kube::ensure_object(*wanted, "status")["images"] = std::move(*images);
   Json before = existing;
   kube::erase_path(before, "metadata.managedFields");
   Json after = before;
@@ -156,8 +158,8 @@ std::string reconcile_patch(const Json& existing, const NodeClass& node_class, c
   if (foreign) claim(after, node_class.options());
   fix_labels(*wanted, after, node_class, !adopted);
   fill_status(*wanted, after, !adopted);
-  if (zero_devices) zero_extended_resources(after);
-  fix_conditions(after, ready, pressure, now);
+  if (status.zero_devices) zero_extended_resources(after);
+  fix_conditions(after, status.ready, status.pressure, now);
   if (kube::json_equal(before, after)) return {};
   Json patch = kube::make_strategic_merge_patch(before, after, *kind->type);
   if (!patch.is_object() || patch.get_object().empty()) return {};

@@ -22,10 +22,15 @@ enum class Ownership : unsigned char {
 };
 Ownership ownership_of(const kube::Json& node, const NodeOptions& options);
 
-// The body of the PATCH of .../status, empty when nothing but heartbeat times would change. With `ready` the node's
-// Ready condition is wanted True, else it is left as it is. With `zero_devices` all extended resources become 0.
-// `pressure` (bit = NodeCondition): conditions that are True because the node is short of something.
+struct WantedStatus {
+  bool ready = false;         // the Ready condition is wanted True, else it is left as it is
+  bool zero_devices = false;  // all extended resources become 0
+  unsigned pressure = 0;      // bit = NodeCondition: True because the node is short of something
+  std::string images = {};    // a JSON list; empty: those of the template
+};
+
+// The body of the PATCH of .../status, empty when nothing but heartbeat times would change.
 std::string reconcile_patch(const kube::Json& existing, const NodeClass& node_class, const NodeIdentity& identity,
-                            WallTime now, bool ready, bool zero_devices = false, unsigned pressure = 0);
+                            WallTime now, const WantedStatus& status);
 
 }  // namespace ghostfleet::agent

@@ -128,14 +128,20 @@ TEST(Images, NamesAndErrors) {
   PodOptions options;
   options.image_rules = {{"a/*", std::chrono::seconds(2), ""}, {"*", Duration(0), "Unavailable"}};
   NodeImages images(options);
-  EXPECT_FALSE(images.present("a/b"));
-  Duration takes{0};
   const TimePoint t{5'000'000'000};
-  EXPECT_EQ(images.begin_pull("a/b", t, &takes), t + std::chrono::seconds(2));
-  EXPECT_EQ(images.begin_pull("a/c", t, &takes), t + std::chrono::seconds(4));  // one after the other
-  images.pulled("a/b");
-  EXPECT_TRUE(images.present("a/b"));
-  EXPECT_FALSE(images.present("a/c"));
+  EXPECT_FALSE(images.present("a/b", t));
+  EXPECT_EQ(images.begin(1, "a/b", t), t + std::chrono::seconds(2));
+  EXPECT_EQ(images.begin(2, "a/c", t), t + std::chrono::seconds(4));  // one after the other
+  const PullResult result = images.end(1, "a/b", t + std::chrono::seconds(2));
+  EXPECT_EQ(result.error, "");
+  EXPECT_EQ(result.own, std::chrono::seconds(2));
+  EXPECT_TRUE(images.present("a/b", t));
+  EXPECT_FALSE(images.present("a/c", t));
+  images.adopt("a/d", t);
+  images.adopt("else", t);
+  EXPECT_TRUE(images.present("a/d", t));
+  EXPECT_FALSE(images.present("else", t));
+  EXPECT_NE(images.end(3, "else", t).error, "");
 }
 
 TEST(Template, IsSharedByPodsThatAreAlike) {

@@ -131,6 +131,7 @@ void Manager::adopt_container(Pod& pod, size_t index, const Json& status) {
     pod.ever_started |= !spec.init && !spec.ephemeral;
   }
   adopt_devices(pod, index, status);
+  if (run.now.state != RunState::kAbsent) images_.adopt(spec.image, host_.now());
   run.image_hash = static_cast<uint32_t>(hash_text(spec.image));
   run.ended_at = host_.now() - (host_.wall_now() - run.now.end.finished);
   const std::string id(get_string(status, "containerID"));

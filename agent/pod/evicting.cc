@@ -202,10 +202,35 @@ Observations Manager::observe_node() const {
   Observations seen;
   seen[static_cast<size_t>(EvictionSignal::kMemory)] =
       observe(rules, EvictionSignal::kMemory, node.get(), "memory", used.memory);
-  const auto disk = observe(rules, EvictionSignal::kNodeFs, node.get(), kDisk, used.storage);
+  auto disk = observe(rules, EvictionSignal::kNodeFs, node.get(), kDisk, used.storage);
+  if (const std::optional<DiskRoom> room = images_.disk_room()) disk = Observation{room->available, room->capacity};
   seen[static_cast<size_t>(EvictionSignal::kNodeFs)] = seen[static_cast<size_t>(EvictionSignal::kImageFs)] = disk;
   seen[static_cast<size_t>(EvictionSignal::kPid)] = Observation{kMostPids - used.pids, kMostPids};
   return seen;
+}
+
+bool Manager::uses_image(std::string_view image) const {
+  const auto is_of = [&](const Pod& pod, size_t i) {
+    const std::string& name = pod.spec->containers[i].image;
+    // The whole name holds the one that the pod gives: most are told apart without making it.
+    return pod.runs[i].now.state != RunState::kAbsent && image.find(name) != std::string_view::npos &&
+           normal_image_name(name) == image;
+  };
+  for (const Slot& slot : slots_) {
+    for (size_t i = 0; slot.pod != nullptr && i < slot.pod->runs.size(); ++i) {
+      if (is_of(*slot.pod, i)) return true;
+    }
+  }
+  return false;
+}
+
+int64_t Manager::storage_used() const {
+  int64_t used = 0;
+  for (const Slot& slot : slots_) {
+    const bool counts = slot.pod != nullptr && slot.pod->stage != Stage::kFinished && slot.pod->spec->uses;
+    if (counts) used += use_of(*slot.pod).storage;
+  }
+  return used;
 }
 
 // ---- the monitor
@@ -217,6 +242,25 @@ void Manager::watch_use(const Pod& pod) {
   if (!pod.spec->uses && monitoring_ == nullptr) return;
   if (monitoring_ == nullptr) monitoring_ = std::make_unique<Monitoring>();
   if (monitoring_->due != kNever) return;
+  monitoring_->due = host_.now() + host_.rng().between(Duration(0), options_->eviction.period);
+  arm();
+}
+
+// Whether images and pods together leave less of the disk than a threshold wants.
+bool Manager::short_of_disk() const {
+  const std::optional<DiskRoom> room = images_.disk_room();
+  if (!room) return false;
+  Observations seen;
+  seen[static_cast<size_t>(EvictionSignal::kNodeFs)] = seen[static_cast<size_t>(EvictionSignal::kImageFs)] =
+      Observation{room->available, room->capacity};
+  PressureMonitor trial;
+  trial.look(options_->eviction, seen, TimePoint{});
+  return trial.pressure() != 0;
+}
+
+void Manager::on_images_changed() {
+  if ((monitoring_ != nullptr && monitoring_->due != kNever) || !short_of_disk()) return;
+  if (monitoring_ == nullptr) monitoring_ = std::make_unique<Monitoring>();
   monitoring_->due = host_.now() + host_.rng().between(Duration(0), options_->eviction.period);
   arm();
 }
@@ -371,8 +415,16 @@ std::string Manager::low_message(const Pod& pod, const Starved& starved, std::st
   return message;
 }
 
+// Before a pod has to go for the disk's sake, images do that no container is of.
+bool Manager::images_make_room(const Starved& starved) {
+  if (starved.resource != kDisk || !images_.disk_room()) return false;
+  images_.remove_unused(host_.now());
+  return !short_of_disk();
+}
+
 void Manager::evict_for(const Starved& starved) {
   if (node_.listener != nullptr) node_.listener->reclaiming(starved.resource);
+  if (images_make_room(starved)) return;
   for (Pod* pod : ranked_for(starved)) {
     std::string annotations;
     const std::string message = low_message(*pod, starved, &annotations);

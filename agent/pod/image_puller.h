@@ -1,11 +1,12 @@
 // ImagePuller: how the images of one node come onto it, as its PodManager sees it. Two implementations: the rules of
 // PodOptions (images.h), and a model of transfers that share what they come over, which the owner of the manager gives
-// to it.
+// to it (NodeFacts).
 //
 // Thread rule: the node's thread. Images are named as a pod's spec names them.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -25,6 +26,11 @@ struct PullResult {
   int64_t size_bytes = 0;
 };
 
+// The disk that images and pods share.
+struct DiskRoom {
+  int64_t capacity = 0, available = 0;  // bytes; what pods use is taken off
+};
+
 class ImagePuller {
  public:
   virtual ~ImagePuller() = default;
@@ -38,6 +44,11 @@ class ImagePuller {
   virtual PullResult end(PullTicket ticket, std::string_view image, TimePoint now) = 0;
   // A container of an earlier agent runs from this image: it is there.
   virtual void adopt(std::string_view image, TimePoint now) = 0;
+  // As it is now; nothing: images take no room.
+  virtual std::optional<DiskRoom> disk_room() { return std::nullopt; }
+  // Takes away every image that no container is of and that is old enough, as a kubelet does before it evicts a pod for
+  // the sake of the disk.
+  virtual void remove_unused(TimePoint) {}
 };
 
 }  // namespace ghostfleet::agent

@@ -118,22 +118,30 @@ const ImageRule* NodeImages::rule_of(std::string_view image) const {
   return nullptr;
 }
 
-bool NodeImages::present(std::string_view image) const {
+bool NodeImages::present(std::string_view image, TimePoint) {
   const ImageRule* rule = rule_of(image);
   if (rule == nullptr || (rule->error.empty() && rule->pull == Duration(0))) return true;
   return std::find(pulled_.begin(), pulled_.end(), hash_text(image)) != pulled_.end();
 }
 
-TimePoint NodeImages::begin_pull(std::string_view image, TimePoint now, Duration* pull_time) {
+// The time in the queue is in it.
+TimePoint NodeImages::begin(PullTicket, std::string_view image, TimePoint now) {
   const ImageRule* rule = rule_of(image);
-  *pull_time = rule != nullptr ? std::max(rule->pull, Duration(0)) : Duration(0);
-  free_at_ = std::max(free_at_, now) + *pull_time;
+  free_at_ = std::max(free_at_, now) + (rule != nullptr ? std::max(rule->pull, Duration(0)) : Duration(0));
   return free_at_;
 }
 
-void NodeImages::pulled(std::string_view image) {
-  const uint64_t key = hash_text(image);
-  if (!present(image)) pulled_.push_back(key);
+PullResult NodeImages::end(PullTicket, std::string_view image, TimePoint now) {
+  const ImageRule* rule = rule_of(image);
+  if (rule != nullptr && !rule->error.empty()) return {pull_error(image, *rule), Duration(0), 0};
+  adopt(image, now);
+  return {{}, rule != nullptr ? rule->pull : Duration(0), size_of(image)};
+}
+
+void NodeImages::adopt(std::string_view image, TimePoint now) {
+  const ImageRule* rule = rule_of(image);
+  const bool fails = rule != nullptr && !rule->error.empty();
+  if (!fails && !present(image, now)) pulled_.push_back(hash_text(image));
 }
 
 std::string NodeImages::pull_error(std::string_view image, const ImageRule& rule) {

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "agent/pod/image_puller.h"
 #include "agent/pod/pod_manager.h"
 
 namespace ghostfleet::agent {
@@ -24,21 +25,22 @@ std::string image_id(std::string_view image);
 // 64 hexadecimal digits made up from a number.
 std::string made_up_digest(uint64_t seed);
 
-class NodeImages {
+class NodeImages final : public ImagePuller {
  public:
   explicit NodeImages(const PodOptions& options) : options_(&options) {}
 
-  const ImageRule* rule_of(std::string_view image) const;
-  bool present(std::string_view image) const;
-  // Begins a pull: when it will be over. The time in the queue is in it.
-  TimePoint begin_pull(std::string_view image, TimePoint now, Duration* pull_time);
-  void pulled(std::string_view image);
+  bool present(std::string_view image, TimePoint now) override;
+  TimePoint begin(PullTicket ticket, std::string_view image, TimePoint now) override;
+  PullResult end(PullTicket ticket, std::string_view image, TimePoint now) override;
+  void adopt(std::string_view image, TimePoint now) override;
 
   // The runtime's words for a pull that fails by this rule.
   static std::string pull_error(std::string_view image, const ImageRule& rule);
   static int64_t size_of(std::string_view image);
 
  private:
+  const ImageRule* rule_of(std::string_view image) const;
+
   const PodOptions* options_;
   TimePoint free_at_;
   std::vector<uint64_t> pulled_;

@@ -45,7 +45,11 @@ std::unique_ptr<PodManager> PodManager::create(const NodeFacts& node, std::share
 }
 
 Manager::Manager(const NodeFacts& node, std::shared_ptr<const PodOptions> options, Host& host)
-    : node_(node), options_(std::move(options)), host_(host), images_(*options_) {
+    : node_(node),
+      options_(std::move(options)),
+      host_(host),
+      own_images_(*options_),
+      images_(node.puller != nullptr ? *node.puller : own_images_) {
   phase_ns_ = static_cast<int64_t>(hash_text(node.name) % 1000) * 1000000;
 }
 

@@ -40,10 +40,14 @@ class Manager final : public PodManager {
   void set_unhealthy_devices(const UnhealthyDevices& unhealthy) override;
   void on_response(Tag tag, const ApiResponse& response) override;
   void on_timer(Tag tag) override;
+  void on_image_pulled(PullTicket ticket) override;
+  void on_images_changed() override;
   std::vector<PodView> describe(const PodPick& pick) const override;
   size_t pod_count() const override { return count_; }
   size_t running_count() const override { return running_; }
   size_t finished_count() const override { return finished_; }
+  bool uses_image(std::string_view image) const override;
+  int64_t storage_used() const override;
 
  private:
   enum class Call : unsigned char {
@@ -136,6 +140,7 @@ class Manager final : public PodManager {
   Start ensure_image(Pod& pod, size_t index);
   Start pull(Pod& pod, size_t index);
   void pull_ends(Pod& pod);
+  static PullTicket ticket_of(const Pod& pod);
   Start ensure_objects(Pod& pod, size_t index);
   void create_container(Pod& pod, size_t index);
   Start fail(Pod& pod, size_t index, Why why, Duration delay, uint8_t detail = 0);
@@ -204,6 +209,8 @@ class Manager final : public PodManager {
   static int64_t volume_use(const Pod& pod, size_t index);
   void measure_volumes(Pod& pod);
   Observations observe_node() const;
+  bool short_of_disk() const;
+  bool images_make_room(const Starved& starved);
   unsigned pressure() const;
   void watch_use(const Pod& pod);
   bool never_short() const;
@@ -314,7 +321,8 @@ class Manager final : public PodManager {
   const NodeFacts& node_;
   std::shared_ptr<const PodOptions> options_;
   Host& host_;
-  NodeImages images_;
+  NodeImages own_images_;
+  ImagePuller& images_;
   std::vector<Slot> slots_;
   std::vector<bool> ips_;                            // given out
   std::vector<std::pair<std::string, Wake>> wakes_;  // by uid

@@ -261,6 +261,18 @@ struct Extras {
   std::unique_ptr<VolumeLook> volumes;
   std::vector<HeldDevices> devices;
   std::unique_ptr<Mirror> mirror;
+  std::vector<std::pair<uint32_t, std::string>> pull_errors;  // of the last pull that failed, by container
+
+  void set_pull_error(uint32_t container, std::string error) {
+    std::erase_if(pull_errors, [container](const auto& one) { return one.first == container; });
+    pull_errors.emplace_back(container, std::move(error));
+  }
+  std::string pull_error(size_t container) const {
+    for (const auto& [of, error] : pull_errors) {
+      if (of == container) return error;
+    }
+    return {};
+  }
 };
 
 inline constexpr int kPieces = 18;

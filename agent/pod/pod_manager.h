@@ -15,6 +15,7 @@
 
 #include "agent/actions.h"
 #include "agent/pod/device_table.h"
+#include "agent/pod/image_puller.h"
 #include "agent/pod/pod_view.h"
 #include "agent/pod/pressure.h"
 #include "kube/api/json.h"
@@ -110,6 +111,7 @@ struct NodeFacts {
   NodeListener* listener = nullptr;
   // Where addresses of pods come from; null: pod_ip computes as many as are asked for.
   PodNetwork* network = nullptr;
+  ImagePuller* puller = nullptr;  // null: images come by the rules of PodOptions
 };
 
 class PodManager {
@@ -131,12 +133,20 @@ class PodManager {
   virtual void set_unhealthy_devices(const UnhealthyDevices& unhealthy) = 0;
   virtual void on_response(Tag tag, const ApiResponse& response) = 0;
   virtual void on_timer(Tag tag) = 0;
+  // A pull whose end only its puller could tell is over.
+  virtual void on_image_pulled(PullTicket ticket) = 0;
+  // What lies on the disk of the images has changed: the node may be short of it.
+  virtual void on_images_changed() = 0;
 
   // The pods as they are now.
   virtual std::vector<PodView> describe(const PodPick& pick) const = 0;
   virtual size_t pod_count() const = 0;
   virtual size_t running_count() const = 0;   // phase Running as last acknowledged
   virtual size_t finished_count() const = 0;  // Succeeded or Failed as last acknowledged
+  // Whether a container, running or ended, is of this image (named with registry and tag).
+  virtual bool uses_image(std::string_view image) const = 0;
+  // Bytes of the disk that the pods use.
+  virtual int64_t storage_used() const = 0;
 };
 
 }  // namespace ghostfleet::agent

@@ -67,9 +67,7 @@ Manager::Start Manager::ensure_image(Pod& pod, size_t index) {
     tell(pod, true, "Failed", "Error: InvalidImageName", container);
     return fail(pod, index, Why::kInvalidImageName, error_delay());
   }
-  const ImageRule* rule = images_.rule_of(spec.image);
-  const bool broken = rule != nullptr && !rule->error.empty();
-  const bool present = !broken && images_.present(spec.image);
+  const bool present = images_.present(spec.image, host_.now());
   if (spec.pull_policy == PullPolicy::kNever && !present) {
     tell(pod, true, "ErrImageNeverPull",
          fmt::format("Container image \"{}\" is not present with pull policy of Never", spec.image), container);
@@ -98,13 +96,28 @@ Manager::Start Manager::pull(Pod& pod, size_t index) {
     return fail(pod, index, Why::kImagePullBackOff, error_delay());
   }
   tell(pod, false, "Pulling", fmt::format("Pulling image \"{}\"", spec.image), container);
-  Duration takes{0};
-  const TimePoint until = images_.begin_pull(spec.image, now, &takes);
   pod.work = Work::kPulling;
-  pod.work_due = until;
+  pod.work_due = images_.begin(ticket_of(pod), spec.image, now);  // kNever: its end is told
   pod.busy_with = static_cast<uint32_t>(index);
   run.pull_failed_at = now;  // when it began, until it is over
   return Start::kBusy;
+}
+
+static_assert(kPullEndIsTold == kNever);  // then the pod's timer waits for it
+
+// A pod pulls one image at a time.
+PullTicket Manager::ticket_of(const Pod& pod) { return PullTicket{pod.serial} << 32 | pod.slot; }
+
+void Manager::on_image_pulled(PullTicket ticket) {
+  const size_t slot = ticket & UINT32_MAX;
+  Pod* pod = slot < slots_.size() ? slots_[slot].pod.get() : nullptr;
+  if (pod == nullptr || ticket_of(*pod) != ticket || pod->work != Work::kPulling) {
+    (void)images_.end(ticket, {}, host_.now());  // of a pod that was ended meanwhile
+    return;
+  }
+  pod->work_due = kNever;
+  pull_ends(*pod);
+  settle(*pod);
 }
 
 void Manager::pull_ends(Pod& pod) {
@@ -113,26 +126,24 @@ void Manager::pull_ends(Pod& pod) {
   ContainerRun& run = pod.runs[index];
   const TimePoint now = host_.now();
   const int container = static_cast<int>(index);
-  const ImageRule* rule = images_.rule_of(spec.image);
-  if (rule != nullptr && !rule->error.empty()) {
-    tell(pod, true, "Failed",
-         fmt::format("Failed to pull image \"{}\": {}", spec.image, NodeImages::pull_error(spec.image, *rule)),
-         container);
+  PullResult result = images_.end(ticket_of(pod), spec.image, now);
+  if (!result.error.empty()) {
+    tell(pod, true, "Failed", fmt::format("Failed to pull image \"{}\": {}", spec.image, result.error), container);
     tell(pod, true, "Failed", "Error: ErrImagePull", container);
     run.image_backoff.next(now, now);
     run.pull_failed_at = now;
+    pod.more().set_pull_error(pod.busy_with, std::move(result.error));
     fail(pod, index, Why::kErrImagePull, error_delay());
   } else {
     const Duration whole = now - run.pull_failed_at;
-    const Duration own = rule != nullptr ? std::min(whole, rule->pull) : Duration(0);
+    const Duration own = std::min(whole, result.own);
     const auto text = [](Duration d) {
       return format_duration(std::chrono::duration_cast<std::chrono::milliseconds>(d));
     };
-    images_.pulled(spec.image);
     tell(pod, false, "Pulled",
          fmt::format("Successfully pulled image \"{}\" in {} ({} including "
                      "waiting). Image size: {} bytes.",
-                     spec.image, text(own), text(whole), NodeImages::size_of(spec.image)),
+                     spec.image, text(own), text(whole), result.size_bytes),
          container);
     run.image_ready = true;
   }

@@ -362,12 +362,11 @@ std::string not_root_failure(const Pod& pod, size_t index) {
       pod.name(), pod.ns(), pod.uid(), pod.spec->containers[index].name);
 }
 
-std::string waiting_message(const Pod& pod, size_t index, const PodOptions& options) {
+std::string waiting_message(const Pod& pod, size_t index) {
   const ContainerSpec& spec = pod.spec->containers[index];
   const Look& look = pod.runs[index].shown;
   if (look.why == Why::kErrImagePull || look.why == Why::kImagePullBackOff) {
-    const ImageRule* rule = NodeImages(options).rule_of(spec.image);
-    const std::string error = rule != nullptr ? NodeImages::pull_error(spec.image, *rule) : std::string();
+    const std::string error = pod.extras != nullptr ? pod.extras->pull_error(index) : std::string();
     if (look.why == Why::kErrImagePull) return error;
     return fmt::format("Back-off pulling image \"{}\": ErrImagePull: {}", spec.image, error);
   }

@@ -33,7 +33,7 @@ void show_sandbox(Pod& pod, WallTime now);
 
 // Texts.
 std::string waiting_reason(Why why);
-std::string waiting_message(const Pod& pod, size_t index, const PodOptions& options);
+std::string waiting_message(const Pod& pod, size_t index);
 std::string missing_object(const ObjectRef& ref);
 std::string missing_key(const ObjectRef& ref, std::string_view ns);  // of a variable
 std::string post_start_failure(const Pod& pod, size_t index);

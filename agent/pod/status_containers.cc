@@ -39,7 +39,7 @@ void add_state(const Pod& pod, size_t index, const StatusContext& context, std::
     *out += fmt::format("{{\"running\":{{\"startedAt\":{}}}}}", time_or_null(look.started_at));
   } else if (look.why != Why::kNone) {
     *out += "{\"waiting\":{";
-    add_text("message", waiting_message(pod, index, context.options), out);
+    add_text("message", waiting_message(pod, index), out);
     *out += ",";
     add_text("reason", waiting_reason(look.why), out);
     *out += "}}";

@@ -97,6 +97,7 @@ FakeCluster::FakeCluster(Options options) : options_(std::move(options)), rng_(o
     facts_.pod_ip = options_.network_ip;
   }
   facts_.listener = this;
+  facts_.puller = options_.puller;
   pod_options_ = std::make_shared<const agent::PodOptions>(options_.pods);
   manager_ = agent::PodManager::create(facts_, pod_options_, *this);
   put_object("configmaps", {{"metadata", {{"name", "kube-root-ca.crt"}}}, {"data", {{"ca.crt", "..."}}}});

@@ -39,6 +39,7 @@ class FakeCluster final : public agent::Host, public agent::NodeListener {
     // Where addresses come from instead, and what it has given out.
     agent::PodNetwork* network = nullptr;
     std::function<std::string(uint32_t number)> network_ip;
+    agent::ImagePuller* puller = nullptr;  // outlives the cluster
   };
   explicit FakeCluster(Options options);
   ~FakeCluster() override;

@@ -1,0 +1,254 @@
+// What pods make of an ImagePuller that its node's owner gives: pulls whose end is told, errors, a disk that fills.
+#include "agent/pod/image_puller.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "tests/support/pod_test_host.h"
+
+namespace ghostfleet {
+namespace {
+
+using agent::PullResult;
+using agent::PullTicket;
+using kube::get_string;
+using kube::Json;
+using std::chrono::milliseconds;
+using std::chrono::minutes;
+using std::chrono::seconds;
+using test::FakeCluster;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+// Does what the test says, and writes down what it was asked.
+class ScriptedPuller final : public agent::ImagePuller {
+ public:
+  bool present(std::string_view image, TimePoint) override { return images.contains(std::string(image)); }
+  TimePoint begin(PullTicket ticket, std::string_view image, TimePoint) override {
+    begun.emplace_back(image);
+    on_their_way[std::string(image)] = ticket;
+    return agent::kPullEndIsTold;
+  }
+  PullResult end(PullTicket, std::string_view image, TimePoint) override {
+    taken.emplace_back(image);
+    return result;
+  }
+  void adopt(std::string_view image, TimePoint) override { adopted.emplace_back(image); }
+  std::optional<agent::DiskRoom> disk_room() override { return room; }
+  void remove_unused(TimePoint) override {
+    ++removals;
+    if (room && freed > 0) room->available += freed;
+  }
+
+  std::set<std::string> images;
+  std::vector<std::string> begun, taken, adopted;
+  std::map<std::string, PullTicket> on_their_way;
+  PullResult result{{}, seconds(3), 123456789};
+  std::optional<agent::DiskRoom> room;
+  int64_t freed = 0;
+  int removals = 0;
+};
+
+Json pod_of(const std::string& name, const std::string& image, const std::string& behavior = "",
+            const std::string& policy = "IfNotPresent") {
+  return kube::parse_json(R"({"metadata":{"name":")" + name + R"(","annotations":{"behavior.ghostfleet.dev/c":")" +
+                          behavior + R"("}},"spec":{"containers":[{"name":"c","image":")" + image +
+                          R"(","imagePullPolicy":")" + policy + R"("}]}})")
+      .value();
+}
+
+class ImagePullerTest : public ::testing::TestWithParam<bool> {
+ protected:
+  ImagePullerTest() : cluster_(options()) {}
+  FakeCluster::Options options() {
+    FakeCluster::Options o;
+    o.pods.full_fidelity = GetParam();
+    o.puller = &puller_;
+    return o;
+  }
+  void told(const std::string& image) { cluster_.manager().on_image_pulled(puller_.on_their_way.at(image)); }
+  std::string waiting(const std::string& pod, const std::string& what) {
+    return std::string(
+        get_string(kube::get_array(*cluster_.pod(pod), "status.containerStatuses")->at(0), "state.waiting." + what));
+  }
+  std::string phase(const std::string& pod) { return std::string(cluster_.text(pod, "status.phase")); }
+
+  ScriptedPuller puller_;
+  FakeCluster cluster_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Fidelity, ImagePullerTest, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "full" : "light"; });
+
+TEST_P(ImagePullerTest, APodWaitsUntilItsPullIsTold) {
+  cluster_.create(pod_of("a", "r.example/app:1"));
+  cluster_.run_for(minutes(20));
+  EXPECT_EQ(phase("a"), "Pending");
+  EXPECT_EQ(waiting("a", "reason"), "ContainerCreating");
+  EXPECT_THAT(puller_.begun, ElementsAre("r.example/app:1"));
+  told("r.example/app:1");
+  cluster_.run_for(seconds(2));
+  EXPECT_EQ(phase("a"), "Running");
+  EXPECT_THAT(puller_.taken, ElementsAre("r.example/app:1"));
+  EXPECT_THAT(cluster_.events("a"), Contains(HasSubstr("Normal Pulling x1 spec.containers{c}: Pulling image")));
+  EXPECT_THAT(cluster_.events("a"),
+              Contains(AllOf(HasSubstr("Successfully pulled image \"r.example/app:1\" in 3s (19m59."),
+                             HasSubstr(" including waiting). Image size: 123456789 bytes."))));
+}
+
+TEST_P(ImagePullerTest, WhatIsThereIsNotPulledUnlessThePodSaysAlways) {
+  puller_.images = {"r.example/app:1"};
+  cluster_.create(pod_of("a", "r.example/app:1"));
+  cluster_.create(pod_of("b", "r.example/app:1", "", "Always"));
+  cluster_.create(pod_of("n", "r.example/other:1", "", "Never"));
+  cluster_.run_for(seconds(5));
+  EXPECT_EQ(phase("a"), "Running");
+  EXPECT_EQ(phase("b"), "Pending");
+  EXPECT_THAT(puller_.begun, ElementsAre("r.example/app:1"));
+  EXPECT_EQ(waiting("n", "reason"), "ErrImageNeverPull");
+}
+
+TEST_P(ImagePullerTest, AnErrorIsShownAsItIsAndBackedOffFrom) {
+  puller_.result = {"pull QPS exceeded", Duration(0), 0};
+  cluster_.create(pod_of("a", "r.example/app:1"));
+  cluster_.run_for(milliseconds(500));
+  told("r.example/app:1");
+  cluster_.run_for(seconds(2));
+  EXPECT_EQ(waiting("a", "reason"), "ErrImagePull");
+  EXPECT_EQ(waiting("a", "message"), "pull QPS exceeded");
+  EXPECT_THAT(cluster_.events("a"), Contains(HasSubstr("Warning Failed x1 spec.containers{c}: Failed to pull image "
+                                                       "\"r.example/app:1\": pull QPS exceeded")));
+  EXPECT_THAT(cluster_.events("a"), Contains(HasSubstr("Error: ErrImagePull")));
+  cluster_.run_for(seconds(8));
+  EXPECT_EQ(puller_.begun.size(), 1u);
+  puller_.result = {};
+  cluster_.run_for(seconds(20));
+  EXPECT_EQ(puller_.begun.size(), 2u);
+  told("r.example/app:1");
+  cluster_.run_for(seconds(2));
+  EXPECT_EQ(phase("a"), "Running");
+}
+
+TEST_P(ImagePullerTest, BackOffNamesTheError) {
+  puller_.result = {"no such thing", Duration(0), 0};
+  cluster_.create(pod_of("a", "r.example/app:1"));
+  for (int i = 0; i < 120 && (puller_.begun.size() < 2 || waiting("a", "reason") != "ImagePullBackOff"); ++i) {
+    cluster_.run_for(seconds(1));
+    if (puller_.begun.size() > puller_.taken.size()) told("r.example/app:1");
+  }
+  EXPECT_GE(puller_.begun.size(), 2u);
+  EXPECT_EQ(waiting("a", "reason"), "ImagePullBackOff");
+  EXPECT_EQ(waiting("a", "message"), "Back-off pulling image \"r.example/app:1\": ErrImagePull: no such thing");
+  EXPECT_THAT(cluster_.events("a"), Contains(HasSubstr("Error: ImagePullBackOff")));
+}
+
+TEST_P(ImagePullerTest, APullNobodyWaitsForIsTakenOffThePuller) {
+  cluster_.create(pod_of("a", "r.example/app:1"));
+  cluster_.run_for(seconds(2));
+  cluster_.remove("a", 0);
+  cluster_.run_for(seconds(2));
+  told("r.example/app:1");
+  cluster_.run_for(seconds(10));
+  EXPECT_EQ(cluster_.pod("a"), nullptr);
+  EXPECT_EQ(puller_.taken.size(), 1u);
+  // The slot is another pod's by now.
+  const PullTicket old = puller_.on_their_way.at("r.example/app:1");
+  cluster_.create(pod_of("b", "r.example/app:2"));
+  cluster_.run_for(seconds(2));
+  cluster_.manager().on_image_pulled(old);
+  cluster_.run_for(seconds(2));
+  EXPECT_EQ(puller_.taken.size(), 2u);
+  EXPECT_EQ(phase("b"), "Pending");
+  told("r.example/app:2");
+  cluster_.run_for(seconds(2));
+  EXPECT_EQ(phase("b"), "Running");
+}
+
+TEST_P(ImagePullerTest, ARestartFindsTheImagesOfItsContainers) {
+  puller_.images = {"r.example/app:1"};
+  cluster_.create(pod_of("a", "r.example/app:1"));
+  cluster_.create(pod_of("b", "r.example/other:1"));
+  cluster_.run_for(seconds(2));
+  EXPECT_THAT(puller_.adopted, IsEmpty());
+  cluster_.restart_agent();
+  EXPECT_THAT(puller_.adopted, ElementsAre("r.example/app:1"));
+  EXPECT_TRUE(cluster_.manager().uses_image("r.example/app:1"));
+  EXPECT_FALSE(cluster_.manager().uses_image("r.example/other:1"));  // it has no container yet
+}
+
+TEST_P(ImagePullerTest, AnEndedContainerHoldsItsImageToo) {
+  puller_.images = {"busybox"};
+  Json pod = pod_of("a", "busybox", "exit=0 after=1s");
+  kube::set_path(pod, "spec.restartPolicy", kube::JsonString("Never"));
+  cluster_.create(std::move(pod));
+  cluster_.run_for(seconds(5));
+  EXPECT_EQ(phase("a"), "Succeeded");
+  EXPECT_TRUE(cluster_.manager().uses_image("docker.io/library/busybox:latest"));
+  cluster_.remove("a");
+  cluster_.run_for(seconds(5));
+  EXPECT_FALSE(cluster_.manager().uses_image("docker.io/library/busybox:latest"));
+}
+
+TEST_P(ImagePullerTest, ImagesAloneMakeDiskPressureAndGoBeforePodsDo) {
+  puller_.images = {"r.example/app:1"};
+  puller_.room = {1000, 500};
+  cluster_.create(pod_of("a", "r.example/app:1"));
+  cluster_.run_for(minutes(1));
+  EXPECT_THAT(cluster_.node_news(), IsEmpty());
+  puller_.room->available = 120;
+  puller_.freed = 400;
+  cluster_.manager().on_images_changed();
+  cluster_.run_for(seconds(11));
+  EXPECT_THAT(cluster_.node_news(), ElementsAre("pressure DiskPressure", "reclaiming ephemeral-storage"));
+  EXPECT_EQ(puller_.removals, 1);
+  EXPECT_EQ(phase("a"), "Running");
+  cluster_.run_for(minutes(6));
+  EXPECT_THAT(cluster_.node_news(), ElementsAre("pressure DiskPressure", "reclaiming ephemeral-storage", "pressure "));
+  EXPECT_EQ(phase("a"), "Running");
+  EXPECT_EQ(puller_.removals, 1);
+}
+
+TEST_P(ImagePullerTest, WhenImagesCannotGoAPodDoes) {
+  puller_.images = {"r.example/app:1"};
+  puller_.room = {1000, 100};
+  cluster_.create(pod_of("a", "r.example/app:1", "stop=143"));
+  cluster_.run_for(seconds(2));
+  EXPECT_EQ(phase("a"), "Running");
+  cluster_.manager().on_images_changed();
+  cluster_.run_for(seconds(15));
+  EXPECT_GE(puller_.removals, 1);
+  EXPECT_EQ(phase("a"), "Failed");
+  EXPECT_EQ(cluster_.text("a", "status.reason"), "Evicted");
+  EXPECT_THAT(std::string(cluster_.text("a", "status.message")),
+              HasSubstr("The node was low on resource: ephemeral-storage."));
+}
+
+TEST_P(ImagePullerTest, WhatPodsUseOfTheDiskIsToldToThePuller) {
+  puller_.images = {"r.example/app:1"};
+  cluster_.create(pod_of("a", "r.example/app:1", "storage=2Gi"));
+  cluster_.create(pod_of("b", "r.example/app:1"));
+  EXPECT_EQ(cluster_.manager().storage_used(), 0);
+  cluster_.run_for(seconds(5));
+  EXPECT_EQ(cluster_.manager().storage_used(), int64_t{2} << 30);
+}
+
+// The rules of PodOptions are a puller as well.
+TEST(ImageRules, AnImageOfARunningPodIsThereAfterARestart) {
+  FakeCluster cluster({});
+  cluster.create(pod_of("a", "r.example/slow:1"));
+  cluster.run_for(seconds(8));
+  EXPECT_EQ(cluster.text("a", "status.phase"), "Running");
+  cluster.restart_agent();
+  cluster.create(pod_of("b", "r.example/slow:1"));
+  cluster.run_for(seconds(2));
+  EXPECT_EQ(cluster.text("b", "status.phase"), "Running");
+}
+
+}  // namespace
+}  // namespace ghostfleet
