@@ -13,6 +13,7 @@
 #include "cmd/static_pods.h"
 #include "emulator/fleet/single_node.h"
 #include "emulator/profile/fleet_network.h"
+#include "emulator/profile/image_file.h"
 #include "emulator/profile/profile.h"
 #include "kube/api/names.h"
 #include "kube/client/kubeconfig.h"
@@ -24,8 +25,8 @@ struct AgentFlags {
   kube::KubeconfigFlags kubeconfig;
   BootstrapFlags bootstrap;
   std::string plugin_delay, boot_id;
-  std::string node_name, profile, capacity, image_rules, behavior, behavior_rules, for_time, summary, zone, region,
-      internal_ip;
+  std::string node_name, profile, capacity, image_rules, images, behavior, behavior_rules, for_time, summary, zone,
+      region, internal_ip;
   std::vector<std::string> labels;
   int metrics_port = -1;
   bool adopt = false;
@@ -36,15 +37,21 @@ struct AgentFlags {
   EvictionFlags eviction;
 };
 
-Result<agent::NodeTemplate> node_template(const AgentFlags& flags) {
+Result<agent::NodeTemplate> node_template(const AgentFlags& flags, emulator::PullMachine* machine) {
   if (!flags.capacity.empty() && !flags.profile.empty())
     return invalid_argument("--profile and --capacity: give one of them");
-  if (flags.profile.empty()) return emulator::node_template_from_capacity(flags.capacity);
+  if (flags.profile.empty()) {
+    auto plain = emulator::node_template_from_capacity(flags.capacity);
+    if (plain.ok()) *machine = emulator::pull_machine(*plain, 0);
+    return plain;
+  }
   auto profiles = emulator::ProfileCatalogue::load(home_directory() + "/profiles");
   if (!profiles.ok()) return profiles.error();
   auto profile = profiles->find(flags.profile);
   if (!profile.ok()) return profile.error();
-  return emulator::make_node_template(*profile, {});
+  agent::NodeTemplate node = emulator::make_node_template(*profile, {});
+  *machine = emulator::pull_machine(node, profile->bandwidth_mbps);
+  return node;
 }
 
 Status add_labels(const std::vector<std::string>& labels, agent::NodeTemplate* node) {
@@ -87,7 +94,7 @@ Result<emulator::SingleNodeOptions> options_of(const AgentFlags& flags) {
         fmt::format("--node-ip \"{}\": an IPv4 address like 10.0.1.1 is expected", flags.internal_ip));
   }
   o.identity.internal_ip = flags.internal_ip;
-  auto node = node_template(flags);
+  auto node = node_template(flags, &o.machine);
   if (!node.ok()) return node.error();
   o.node = *node;
   // A plain node has no place, unless somebody gives it one.
@@ -104,6 +111,11 @@ Result<emulator::SingleNodeOptions> options_of(const AgentFlags& flags) {
     auto rules = emulator::parse_image_rules(*text, flags.image_rules);
     if (!rules.ok()) return rules.error();
     o.pods.image_rules = *rules;
+  }
+  if (!flags.images.empty()) {
+    auto model = load_image_model(flags.images);
+    if (!model.ok()) return model.error();
+    o.images = emulator::with_built_in_images(*model);
   }
   o.pods.commands = flags.behavior == "command";
   o.pods.device_plugins = flags.device_plugins || !flags.profile.empty();
@@ -233,6 +245,9 @@ void add_agent(CLI::App& app, Runner* run) {
                       "the API as a mirror pod");
   command->add_option("--image-rules", flags->image_rules,
                       "YAML list of {match: GLOB, pull: 5s} or {match: GLOB, error: NotFound}");
+  command->add_option("--images", flags->images,
+                      "pull images by the model (docs/images.md): a file of images and settings (kind: Images), or "
+                      "built-in (default: images are there at once)");
   command->add_option("--seed", flags->seed, "of everything that is left to chance (default 1)");
   command->add_flag("--adopt", flags->adopt, "take over a node of a fleet that runs");
   command->add_option("--for", flags->for_time, "end cleanly after this time (2m, 90s)");

@@ -14,6 +14,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "cmd/commands.h"
+#include "emulator/profile/image_file.h"
 #include "emulator/profile/vpc_file.h"
 #include "kube/http/server.h"
 
@@ -166,6 +167,14 @@ Status apply_flags(const FleetFlags& flags, emulator::FleetSpec* spec) {
     if (!rules.ok()) return rules.error();
     spec->image_rules = *rules;
   }
+  if (!flags.images.empty()) {
+    if (spec->images)
+      return invalid_argument(fmt::format(
+          "--images {}: the fleet file says how images are pulled (spec.images); leave one of them out", flags.images));
+    auto model = load_image_model(flags.images);
+    if (!model.ok()) return model.error();
+    spec->images = std::move(*model);
+  }
   if (!flags.behavior.empty()) spec->commands = flags.behavior == "command";
   if (!flags.behavior_rules.empty()) {
     auto rules = load_behavior_rules(flags.behavior_rules);
@@ -304,6 +313,10 @@ void add_fleet_flags(CLI::App& command, FleetFlags* flags, const std::string& de
   command.add_option("--vpc", flags->vpc,
                      "VPC file: pods get their addresses from this cloud network, as the VPC CNI gives them "
                      "(docs/network.md; default: of a range without end)");
+  command.add_option(
+      "--images", flags->images,
+      "pull images by the model of shared bandwidth, disks and registries: a file of images and settings "
+      "(kind: Images, docs/images.md), or built-in (default: images are there at once)");
   command.add_option("--shards", flags->shards, "threads of the fleet (default: cores - 1, at most 8)")
       ->check(CLI::Range(1, 64));
   command.add_option("--for", flags->for_time, "end cleanly after this time (2m, 90s)");
@@ -339,6 +352,13 @@ Result<std::shared_ptr<const emulator::VpcSpec>> load_vpc(const std::string& fil
   auto spec = emulator::parse_vpc_file(*text, path);
   if (!spec.ok()) return spec.error();
   return std::make_shared<const emulator::VpcSpec>(std::move(*spec));
+}
+
+Result<emulator::ImageModel> load_image_model(const std::string& file) {
+  if (file == "built-in") return emulator::ImageModel();
+  auto text = read_file(expand_home(file), 16 << 20);
+  if (!text.ok()) return text.error().with_context("--images");
+  return emulator::parse_image_file(*text, file);
 }
 
 Result<Duration> parse_for(const std::string& text) {
@@ -431,25 +451,30 @@ kube::JsonObject summary_of(const FleetStats& s) {
   for (const auto& [why, count] : s.events_dropped) {
     if (count > 0) dropped[why] = count;
   }
-  return {{"nodes", s.nodes},
-          {"ready", s.ready},
-          {"ready_seconds", s.ready_seconds < 0 ? kube::Json() : kube::Json(s.ready_seconds)},
-          {"renewals", s.renewals},
-          {"lateness", kube::JsonObject{{"p50", s.lateness_p50}, {"p99", s.lateness_p99}, {"max", s.lateness_max}}},
-          {"not_ready_transitions", s.not_ready_transitions},
-          {"pods", s.pods},
-          {"pods_running", s.pods_running},
-          {"pods_finished", s.pods_finished},
-          {"certificates", s.certificates},
-          {"certificates_rotated", s.certificates_rotated},
-          {"taken_over", s.taken_over},
-          {"not_ours", s.not_ours},
-          {"deleted", s.deleted},
-          {"errors", std::move(errors)},
-          {"cpu_seconds", cpu_seconds()},
-          {"rss_bytes", rss_bytes()},
-          {"events_dropped", std::move(dropped)},
-          {"requests", std::move(requests)}};
+  kube::JsonObject pulls;
+  for (const auto& [what, count] : s.image_pulls) pulls[what] = count;
+  kube::JsonObject summary = {
+      {"nodes", s.nodes},
+      {"ready", s.ready},
+      {"ready_seconds", s.ready_seconds < 0 ? kube::Json() : kube::Json(s.ready_seconds)},
+      {"renewals", s.renewals},
+      {"lateness", kube::JsonObject{{"p50", s.lateness_p50}, {"p99", s.lateness_p99}, {"max", s.lateness_max}}},
+      {"not_ready_transitions", s.not_ready_transitions},
+      {"pods", s.pods},
+      {"pods_running", s.pods_running},
+      {"pods_finished", s.pods_finished},
+      {"certificates", s.certificates},
+      {"certificates_rotated", s.certificates_rotated},
+      {"taken_over", s.taken_over},
+      {"not_ours", s.not_ours},
+      {"deleted", s.deleted},
+      {"errors", std::move(errors)},
+      {"cpu_seconds", cpu_seconds()},
+      {"rss_bytes", rss_bytes()},
+      {"events_dropped", std::move(dropped)},
+      {"requests", std::move(requests)}};
+  if (!pulls.empty()) summary["image_pulls"] = std::move(pulls);
+  return summary;
 }
 
 int watch_run(const RunOptions& options, RunFile& run_file, const std::function<FleetStats()>& stats,

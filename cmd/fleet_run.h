@@ -27,7 +27,7 @@ namespace ghostfleet::cmd {
 struct FleetFlags {
   std::string nodes, profile = "m5.large", file, name, connections, image_rules, for_time, summary, node_template,
                      behavior, behavior_rules, event_rate, seed, vpc;
-  std::string register_rate, identity, fidelity;
+  std::string register_rate, identity, fidelity, images;
   std::vector<std::string> zones;
   std::string region;
   int metrics_port = -1;
@@ -45,6 +45,8 @@ Result<emulator::FleetSpec> fleet_spec(const FleetFlags& flags);
 Result<std::shared_ptr<const agent::BehaviorRules>> load_behavior_rules(const std::string& file);
 // The network of --vpc FILE; null when `file` is empty.
 Result<std::shared_ptr<const emulator::VpcSpec>> load_vpc(const std::string& file);
+// The model of image pulls of --images FILE; "built-in": the usual settings and the images that come with the program.
+Result<emulator::ImageModel> load_image_model(const std::string& file);
 // "2m", or nothing when empty.
 Result<Duration> parse_for(const std::string& text);
 

@@ -105,6 +105,7 @@ class RunningFleet final : public Fleet {
   std::unique_ptr<Claims> claims_;
   std::unique_ptr<Vpc> vpc_;  // all shards call it; destroyed after them
   std::atomic<size_t> shards_that_know_{0};
+  std::unique_ptr<FleetImages> images_;  // as are the stores, which they pull from
   std::vector<std::unique_ptr<Shard>> shards_;
   std::unique_ptr<Hub> hub_;
   kube::http::HttpClientOptions bootstrap_http_;
@@ -334,6 +335,9 @@ Status RunningFleet::prepare_identity() {
 void RunningFleet::make_shards(const kube::http::HttpClientOptions& http, const std::string& prefix) {
   const auto count = static_cast<uint32_t>(shard_count(options_, names_.size()));
   auto pods = std::make_shared<agent::PodOptions>(options_.pods);
+  if (options_.images) {
+    images_ = std::make_unique<FleetImages>(*options_.images, options_.groups, SystemClock::instance().now());
+  }
   for (uint32_t i = 0; i < count; ++i) {
     ShardConfig c;
     c.number = i;
@@ -341,6 +345,7 @@ void RunningFleet::make_shards(const kube::http::HttpClientOptions& http, const 
     c.names = &names_;
     c.classes = classes_;
     c.pods = pods;
+    c.images = images_.get();
     c.second_is_primary = options_.second_is_primary;
     c.run_pods = options_.run_pods;
     c.vpc = vpc_.get();
@@ -480,6 +485,7 @@ FleetStats RunningFleet::snapshot() const {
   for (const auto& shard : shards_) {
     const ShardStats& stats = shard->stats();
     stats.add_to(&s);
+    if (images_) shard->add_pulls_to(&s);
     stats.lateness.merge_into(&lateness);
     stats.latency.merge_into(&latency);
     const int64_t begin = stats.first_request.load();

@@ -76,6 +76,8 @@ struct FleetOptions {
   std::string network_claims;     // file of claims (docs/network.md); empty: nobody shares the network
   int connections_per_shard = 2;  // shared mode
   NodeServerOptions node_server;
+  // How images are pulled (docs/images.md); null: by pods.image_rules alone.
+  std::shared_ptr<const ImageModel> images;
 };
 
 // What everybody wants to know, of all shards together.
@@ -101,6 +103,8 @@ struct FleetStats {
   uint64_t in_flight = 0, queued = 0, connections = 0;
   double clock_skew_seconds = 0;               // server's Date header minus ours; warned beyond 5 s
   std::vector<std::string> not_ours_examples;  // at most 10 names
+  // Modelled pulls: attempts by result, "in_progress", "bytes" fetched, images "removed"; empty when none are modelled.
+  std::map<std::string, uint64_t> image_pulls;
 };
 
 struct FleetCallbacks {

@@ -17,6 +17,7 @@
 #include "agent/node/node_template.h"
 #include "base/status.h"
 #include "emulator/fleet/second_network.h"
+#include "emulator/images/image_model.h"
 
 namespace ghostfleet::emulator {
 
@@ -48,6 +49,9 @@ struct FleetGroup {
   agent::NodeTemplate node;
   std::string region;
   std::vector<std::string> zones;  // node i is in zone i mod size; empty: none
+  // For modelled image pulls: the machine, and what differs from the fleet's settings.
+  PullMachine machine = {};
+  std::optional<PullOptions> pull = {};
 };
 
 // The names of a group: index to name, and back without a table.

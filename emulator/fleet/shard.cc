@@ -88,6 +88,7 @@ Shard::Shard(ShardConfig config)
   machines_.resize(rows);
   flags_.resize(rows);
   wheel_.resize(rows * 2);
+  if (config_.images != nullptr) pulls_ = std::make_unique<Pulls>(config_, stats_.registry);
   batch_ = batch_for(config_.classes.front()->options(), rows);
   stats_.nodes.set(rows);
   if (config_.vpc != nullptr && config_.run_pods) make_network();
@@ -152,6 +153,7 @@ void Shard::tick() {
   if (client_) client_->http().read_collected();
   wheel_.advance(now, [this](uint32_t index) { machines_[index / 2].on_timer(host(index / 2), index % 2 + 1); });
   pod_wheel_.advance(now, [this](uint32_t slot) { pod_timer_fired(slot); });
+  const TimePoint pulls = look_at_pulls(now);
   pump_ramp();
   if (network_) tick_network(now);
   if (now >= next_publish_) publish();
@@ -160,7 +162,7 @@ void Shard::tick() {
   if (network_) pods = std::min(pods, std::max(network_->next(now) - now, kBatch));
   const bool paced = config_.register_rate > 0 && registering_ && next_row_ < machines_.size();
   const Duration longest = paced ? kPacedNap : std::max(kLongestNap, batch_);
-  wake_at(now + std::clamp(std::min(nodes, pods), kShortestNap, longest));
+  wake_at(now + std::clamp(std::min({nodes, pods, pulls - now}), kShortestNap, longest));
 }
 
 // The next tick comes at `at` or sooner.
@@ -181,6 +183,7 @@ void Shard::publish() {
   next_publish_ = loop_.now() + kPublishEvery;
   stats_.in_flight.set(static_cast<double>(sender_.in_flight()));
   stats_.ramp_window.set(ramp_.window());
+  if (pulls_) pulls_->stats.update(pulls_->service.counts());
   if (!client_) {
     stats_.connections.set(static_cast<double>(
         std::count_if(links_.begin(), links_.end(), [](const auto& link) { return link != nullptr; })));

@@ -23,6 +23,7 @@
 #include "base/timer_wheel.h"
 #include "base/token_bucket.h"
 #include "emulator/fleet/fleet.h"
+#include "emulator/fleet/fleet_images.h"
 #include "emulator/fleet/identity.h"
 #include "emulator/fleet/ramp.h"
 #include "emulator/fleet/sender.h"
@@ -37,6 +38,7 @@ struct ShardConfig {
   const FleetNames* names = nullptr;
   std::vector<std::shared_ptr<const agent::NodeClass>> classes;  // by group
   std::shared_ptr<const agent::PodOptions> pods;
+  FleetImages* images = nullptr;  // shared with the other shards; null: pulls are not modelled
   bool run_pods = true;
   bool second_is_primary = false;  // FleetOptions
   ConnectionMode connections = ConnectionMode::kShared;
@@ -74,6 +76,7 @@ class Shard final : private AnswerSink {
   // Null: pods have addresses of the fleet's range.
   const MetricsRegistry* network_metrics() const { return network_ ? &network_->metrics() : nullptr; }
   uint32_t rows() const { return static_cast<uint32_t>(machines_.size()); }
+  void add_pulls_to(FleetStats* out) const;  // when they are modelled; from any thread
 
   // ---- on the loop
   // A node of an earlier run, before begin_registration. `lease_version` 0: not known.
@@ -101,6 +104,7 @@ class Shard final : private AnswerSink {
   class NodeCertificate;
   struct NodePods;
   struct NodeLink;
+  struct Pulls;
   static constexpr agent::Tag kFactsTag = agent::Tag{1} << 62;  // our own GET of a Node, for its pods
   enum Flag : uint16_t {
     kStarted = 1,
@@ -115,6 +119,7 @@ class Shard final : private AnswerSink {
     kCertified = 512,
     kUnhealthy = 1024,   // of its devices some
     kListedFlag = 2048,  // its own pods, in per-node mode with a network
+    kImagesRead = 4096,
   };
 
   void on_answer(uint32_t row, agent::Tag tag, const agent::ApiResponse& response) override;
@@ -156,6 +161,12 @@ class Shard final : private AnswerSink {
   void disarm_pod_timer(uint32_t row, agent::Tag tag);
   void pod_timer_fired(uint32_t slot);
 
+  // modelled pulls of images (shard_images.cc)
+  void give_puller(uint32_t row, NodePods& pods);
+  void restore_images(uint32_t row, std::string_view node_json);
+  TimePoint look_at_pulls(TimePoint now);  // when the next look is due
+  std::string images_of(uint32_t row) const;
+
   // per-node connections
   void open_watch(uint32_t row, agent::NodeWatch watch);
 
@@ -182,6 +193,7 @@ class Shard final : private AnswerSink {
   std::vector<PodSlot> pod_slots_;
   std::vector<uint32_t> free_pod_slots_;
   std::unique_ptr<ShardNetwork> network_;
+  std::unique_ptr<Pulls> pulls_;  // null: not modelled; goes after the pods
   std::unordered_map<uint32_t, std::unique_ptr<NodePods>> pods_;
   std::unique_ptr<RowHost> host_;
   Sender sender_;

@@ -40,6 +40,8 @@ class Shard::RowHost final : public agent::NodeHost {
     shard_.stats_.renewals.add();
     shard_.stats_.lateness.record(lateness);
   }
+  void found_existing(std::string_view node_json) override { shard_.restore_images(row_, node_json); }
+  std::string images() override { return shard_.images_of(row_); }
 
  private:
   Shard& shard_;
@@ -49,7 +51,7 @@ class Shard::RowHost final : public agent::NodeHost {
   agent::NodeIdentity identity_;
 };
 
-class Shard::PodHost final : public agent::Host, public agent::NodeListener {
+class Shard::PodHost final : public agent::Host, public agent::NodeListener, public PullHost {
  public:
   PodHost(Shard& shard, uint32_t row) : shard_(shard), row_(row) {}
   TimePoint now() const override { return shard_.loop_.now(); }
@@ -66,6 +68,12 @@ class Shard::PodHost final : public agent::Host, public agent::NodeListener {
   void reclaiming(std::string_view resource) override {
     shard_.machines_[row_].reclaiming(shard_.host(row_), resource);
   }
+  // PullHost (shard_images.cc)
+  void pull_ended(agent::PullTicket ticket) override;
+  bool image_in_use(std::string_view image) override;
+  void node_warning(std::string_view reason, const std::string& message) override;
+  void images_changed() override;
+  int64_t storage_used() override;
 
  private:
   Shard& shard_;
@@ -77,6 +85,7 @@ struct Shard::NodePods {
   PodHost host;
   agent::NodeFacts facts;
   std::unordered_map<agent::Tag, uint32_t> timers;  // to slots; destroyed after the manager that disarms them
+  std::unique_ptr<NodePuller> puller;               // when pulls are modelled; destroyed after the manager
   std::unique_ptr<agent::PodManager> manager;
   std::unique_ptr<ObjectWatches> objects;                         // in full fidelity
   std::optional<std::vector<agent::StaticManifest>> static_pods;  // that the manager has not been told of
@@ -84,6 +93,19 @@ struct Shard::NodePods {
   agent::UnhealthyDevices unhealthy;
   bool asking = false;  // a GET of the Node is on its way
   size_t counted = 0, counted_running = 0, counted_finished = 0;
+};
+
+// Modelled pulls: what the shard has for all of its nodes.
+struct Shard::Pulls {
+  Pulls(const ShardConfig& config, MetricsRegistry& registry)
+      : images(*config.images),
+        service(images.stores, images.catalogue, config.pods->image_rules, config.seed),
+        stats(registry) {
+    service.set_durations(&stats.durations());
+  }
+  FleetImages& images;
+  PullService service;
+  ImageStats stats;
 };
 
 // Forwards what a node's own watch tells.

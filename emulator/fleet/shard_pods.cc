@@ -16,6 +16,7 @@ Shard::NodePods& Shard::pods_of(uint32_t row) {
 // The manager of a node is made with its first pod.
 agent::PodManager& Shard::manager_of(uint32_t row, NodePods& pods) {
   if (pods.manager) return *pods.manager;
+  give_puller(row, pods);
   const uint32_t node = node_of(row);
   const agent::NodeIdentity identity = config_.names->identity(node);
   pods.facts.name = identity.name;
@@ -164,6 +165,8 @@ void Shard::call_api(uint32_t row, kube::ApiCall call, kube::ApiCallback done) {
 }
 
 void Shard::count_pods(NodePods& pods) {
+  // Everything that happens to pods comes by here: a pull may have begun.
+  if (pulls_ && !pulls_->service.idle() && next_tick_at_ != TimePoint{}) wake_at(loop_.now() + kPullLook);
   const size_t all = pods.manager->pod_count();
   const size_t running = pods.manager->running_count();
   pod_count_ += all - pods.counted;

@@ -47,6 +47,8 @@ Result<std::unique_ptr<SingleNode>> SingleNode::start(SingleNodeOptions options,
   group.node = std::move(options.node);
   group.region = options.identity.region;
   if (!options.identity.zone.empty()) group.zones = {options.identity.zone};
+  group.machine = options.machine;
+  f.images = std::move(options.images);
   f.groups.push_back(std::move(group));
   auto names = FleetNames::create(options.fleet_name, f.groups);
   if (!names.ok()) return names.error();

@@ -33,6 +33,9 @@ struct SingleNodeOptions {
   std::string network_claims;
   uint64_t seed = 1;
   NodeServerOptions node_server;
+  // FleetOptions, with the machine's network.
+  std::shared_ptr<const ImageModel> images;
+  PullMachine machine;
 };
 
 class SingleNode {

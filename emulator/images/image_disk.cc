@@ -34,7 +34,7 @@ bool ImageDisk::has_layer(uint64_t id) const {
          std::any_of(images_.begin(), images_.end(), [id](const Held& held) { return contains(*held.image, id); });
 }
 
-void ImageDisk::add(std::shared_ptr<const ImageInfo> image, TimePoint now) {
+void ImageDisk::add(std::shared_ptr<const ImageInfo> image, TimePoint now, bool pinned) {
   if (Held* held = find(image->name)) {
     held->used = now;
     return;
@@ -43,7 +43,7 @@ void ImageDisk::add(std::shared_ptr<const ImageInfo> image, TimePoint now) {
     if (!has_layer(layer.id)) used_ += size_of(layer);
   }
   std::erase_if(loose_, [&image](const LayerInfo& layer) { return contains(*image, layer.id); });
-  images_.push_back({std::move(image), now, now});
+  images_.push_back({std::move(image), now, now, pinned});
 }
 
 void ImageDisk::add_loose(const std::vector<LayerInfo>& layers) {
@@ -86,19 +86,7 @@ ImageCollection ImageDisk::collect(TimePoint now, const std::function<bool(std::
   if (off || !above_threshold()) return round;
   const auto keep_free = static_cast<double>(options_->disk_capacity) * (100 - options_->gc_low_percent) / 100;
   round.wanted = static_cast<int64_t>(keep_free) - available();
-  for (Held& held : images_) {
-    if (in_use(held.image->name)) held.used = now;
-  }
-  std::stable_sort(images_.begin(), images_.end(),
-                   [](const Held& a, const Held& b) { return std::tie(a.used, a.since) < std::tie(b.used, b.since); });
-  std::erase_if(images_, [&](const Held& held) {
-    const bool stays = held.used >= now || now - held.since < options_->gc_minimum_age;
-    if (round.freed >= round.wanted || stays) return false;
-    round.freed += held.image->compressed;
-    ++round.removed;
-    return true;
-  });
-  if (round.removed > 0) measure();
+  free(now, in_use, &round);
   if (round.freed < round.wanted) {
     round.failure = fmt::format(
         "Failed to garbage collect required amount of images. Attempted to free {} bytes, but only found {} bytes "
@@ -106,6 +94,29 @@ ImageCollection ImageDisk::collect(TimePoint now, const std::function<bool(std::
         round.wanted, round.freed);
   }
   return round;
+}
+
+size_t ImageDisk::remove_unused(TimePoint now, const std::function<bool(std::string_view)>& in_use) {
+  ImageCollection round;
+  round.wanted = INT64_MAX;
+  free(now, in_use, &round);
+  return round.removed;
+}
+
+void ImageDisk::free(TimePoint now, const std::function<bool(std::string_view)>& in_use, ImageCollection* round) {
+  for (Held& held : images_) {
+    if (in_use(held.image->name)) held.used = now;
+  }
+  std::stable_sort(images_.begin(), images_.end(),
+                   [](const Held& a, const Held& b) { return std::tie(a.used, a.since) < std::tie(b.used, b.since); });
+  std::erase_if(images_, [&](const Held& held) {
+    const bool stays = held.pinned || held.used >= now || now - held.since < options_->gc_minimum_age;
+    if (round->freed >= round->wanted || stays) return false;
+    round->freed += held.image->compressed;
+    ++round->removed;
+    return true;
+  });
+  if (round->removed > 0) measure();
 }
 
 }  // namespace ghostfleet::emulator

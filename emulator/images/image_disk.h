@@ -34,6 +34,7 @@ class ImageDisk {
   struct Held {
     std::shared_ptr<const ImageInfo> image;
     TimePoint since, used;
+    bool pinned = false;  // never collected
   };
 
   explicit ImageDisk(const PullOptions& options) : options_(&options) {}
@@ -43,29 +44,36 @@ class ImageDisk {
   void use(std::string_view name, TimePoint now);
   bool has_layer(uint64_t id) const;
   // An image whose layers are all there now.
-  void add(std::shared_ptr<const ImageInfo> image, TimePoint now);
+  void add(std::shared_ptr<const ImageInfo> image, TimePoint now, bool pinned = false);
   // Layers of a pull that is not done yet; they are forgotten with drop_loose() unless an image has them.
   void add_loose(const std::vector<LayerInfo>& layers);
   void drop_loose();
 
   int64_t size_of(const LayerInfo& layer) const;  // on the disk
-  int64_t used() const { return options_->disk_other + used_; }
+  // What pods use of the disk, beside images and what is always used by others.
+  void set_used_by_pods(int64_t bytes) { used_by_pods_ = bytes; }
+  int64_t capacity() const { return options_->disk_capacity; }
+  int64_t used() const { return options_->disk_other + used_ + used_by_pods_; }
   int64_t available() const { return options_->disk_capacity > used() ? options_->disk_capacity - used() : 0; }
   int usage_percent() const;
   bool above_threshold() const { return usage_percent() >= options_->gc_high_percent; }
   // `in_use` is asked for names with registry and tag.
   ImageCollection collect(TimePoint now, const std::function<bool(std::string_view)>& in_use);
+  // All that may go; how many did.
+  size_t remove_unused(TimePoint now, const std::function<bool(std::string_view)>& in_use);
 
   const std::vector<Held>& images() const { return images_; }
 
  private:
   Held* find(std::string_view name);
+  void free(TimePoint now, const std::function<bool(std::string_view)>& in_use, ImageCollection* round);
   void measure();
 
   const PullOptions* options_;
   std::vector<Held> images_;
   std::vector<LayerInfo> loose_;
   int64_t used_ = 0;  // by layers
+  int64_t used_by_pods_ = 0;
 };
 
 }  // namespace ghostfleet::emulator

@@ -115,5 +115,30 @@ TEST(ImageDisk, AThresholdOf100SwitchesItOff) {
   EXPECT_EQ(disk.collect(at(10), nothing_in_use).wanted, 0);
 }
 
+TEST(ImageDisk, UnderPressureAllGoesThatMay) {
+  const PullOptions o = small_disk();
+  ImageDisk disk(o);
+  disk.add(image("pinned", {{1, 5, 10}}), at(0), true);
+  disk.add(image("used", {{2, 5, 10}}), at(0));
+  disk.add(image("unused", {{3, 5, 10}, {2, 5, 10}}), at(0));
+  disk.add(image("young", {{4, 5, 10}}), at(9));
+  EXPECT_EQ(disk.remove_unused(at(10), [](std::string_view name) { return name == "used"; }), 1u);
+  EXPECT_FALSE(disk.has("unused"));
+  EXPECT_TRUE(disk.has("pinned") && disk.has("used") && disk.has("young"));
+  EXPECT_EQ(disk.used(), 100 + 30);
+}
+
+TEST(ImageDisk, PodsUseOfItToo) {
+  const PullOptions o = small_disk();
+  ImageDisk disk(o);
+  disk.add(image("a", {{1, 50, 100}}), at(0));
+  EXPECT_EQ(disk.available(), 800);
+  disk.set_used_by_pods(700);
+  EXPECT_EQ(disk.available(), 100);
+  EXPECT_TRUE(disk.above_threshold());
+  disk.set_used_by_pods(5000);
+  EXPECT_EQ(disk.available(), 0);
+}
+
 }  // namespace
 }  // namespace ghostfleet::emulator

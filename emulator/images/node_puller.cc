@@ -116,8 +116,24 @@ void NodePuller::adopt(std::string_view image, TimePoint now) {
   consider_collecting(now);
 }
 
+void NodePuller::restore(std::string_view image, TimePoint now) {
+  disk_.add(service_.index().find(image), now);
+  consider_collecting(now);
+}
+
 void NodePuller::preload(std::string_view image, int64_t size, TimePoint now) {
-  disk_.add(service_.index().preloaded(image, size), now);
+  disk_.add(service_.index().preloaded(image, size), now, true);
+}
+
+std::optional<agent::DiskRoom> NodePuller::disk_room() {
+  disk_.set_used_by_pods(host_.storage_used());
+  return agent::DiskRoom{disk_.capacity(), disk_.available()};
+}
+
+void NodePuller::remove_unused(TimePoint now) {
+  const size_t removed = disk_.remove_unused(now, [this](std::string_view image) { return host_.image_in_use(image); });
+  service_.counts_.collected += removed;
+  if (removed > 0) host_.images_changed();
 }
 
 // ---- the kubelet's queue
@@ -161,6 +177,7 @@ void NodePuller::start(Pull* pull, TimePoint now) {
     pull->transfer = service_.begin(node_, pull->key, now, {zone_, 0, 0, 0, 0, rule->pull});
     return;
   }
+  ++service_.counts_.requests;
   if (!service_.stores().request(now, name)) {
     ++service_.counts_.refused;
     return fail_later(pull, now, latency, too_many_requests(name));
@@ -199,6 +216,7 @@ std::vector<LayerInfo> NodePuller::free_layers(const Pull& pull, bool* others) c
 }
 
 void NodePuller::claim(Pull* pull, std::vector<LayerInfo> layers, TimePoint now, Duration lead) {
+  disk_.set_used_by_pods(host_.storage_used());
   double bytes = bytes_to_move(layers);
   const double fits = share_that_fits(layers);
   if (pull->stalls) {
@@ -211,6 +229,7 @@ void NodePuller::claim(Pull* pull, std::vector<LayerInfo> layers, TimePoint now,
   pull->claimed = std::move(layers);
   pull->cap = bytes > 0 ? pull_cap(*options_, pull->claimed.size()) : 0;
   pull->given = pull->cap;
+  pull->bytes = bytes;
   pull->transfer = service_.begin(node_, pull->key, now, {zone_, 0, 0, bytes, pull->cap, lead});
   if (pull->cap > 0) share_node(now);
 }
@@ -237,7 +256,9 @@ double NodePuller::share_that_fits(const std::vector<LayerInfo>& layers) const {
 
 void NodePuller::on_transfer(uint32_t key, TimePoint at) {
   if (key == kCollectKey) return collect(at);
-  if (std::erase_if(background_, [key](const Background& one) { return one.key == key; }) > 0) return share_node(at);
+  for (size_t i = 0; i < background_.size(); ++i) {
+    if (background_[i].key == key) return background_done(i, at);
+  }
   if (Pull* pull = find(key)) transfer_done(pull, at);
   // The host may begin pulls and take results meanwhile.
   const std::vector<agent::PullTicket> tell = std::exchange(to_tell_, {});
@@ -247,6 +268,7 @@ void NodePuller::on_transfer(uint32_t key, TimePoint at) {
 void NodePuller::transfer_done(Pull* pull, TimePoint now) {
   pull->transfer = 0;
   const bool moved = std::exchange(pull->cap, 0) > 0;
+  if (moved) service_.counts_.bytes += static_cast<uint64_t>(pull->bytes);
   const std::vector<LayerInfo> claimed = std::exchange(pull->claimed, {});
   if (pull->stalls && !pull->stalled) {
     pull->claimed = claimed;
@@ -293,6 +315,8 @@ void NodePuller::ended(Pull* pull, TimePoint now) {
   to_tell_.push_back(pull->ticket);
   if (!pull->result.error.empty()) return;
   ++service_.counts_.succeeded;
+  if (service_.durations_ != nullptr) service_.durations_->record(pull->result.own);
+  if (disk_.has(pull->image->name)) return disk_.use(pull->image->name, now);
   disk_.add(pull->image, now);
   host_.images_changed();
   consider_collecting(now);
@@ -313,7 +337,13 @@ void NodePuller::add_background(double bytes, double cap, Duration lead, TimePoi
   const uint32_t key = next_key_++;
   if (next_key_ == kCollectKey) ++next_key_;
   const FlowModel::Id id = service_.begin(node_, key, now, {zone_, 0, 0, bytes, cap, lead});
-  background_.push_back({key, id, cap, cap});
+  background_.push_back({key, id, cap, cap, bytes});
+}
+
+void NodePuller::background_done(size_t index, TimePoint now) {
+  service_.counts_.bytes += static_cast<uint64_t>(background_[index].bytes);
+  background_.erase(background_.begin() + static_cast<std::ptrdiff_t>(index));
+  share_node(now);
 }
 
 // ---- the machine
@@ -345,6 +375,7 @@ void NodePuller::share_node(TimePoint now) {
 }
 
 void NodePuller::consider_collecting(TimePoint now) {
+  disk_.set_used_by_pods(host_.storage_used());
   if (collecting_ || options_->gc_high_percent >= 100 || !disk_.above_threshold()) return;
   collecting_ = true;
   // A kubelet looks every five minutes from its start on.
@@ -356,6 +387,7 @@ void NodePuller::consider_collecting(TimePoint now) {
 
 void NodePuller::collect(TimePoint now) {
   collecting_ = false;
+  disk_.set_used_by_pods(host_.storage_used());
   const ImageCollection round =
       disk_.collect(now, [this](std::string_view image) { return host_.image_in_use(image); });
   service_.counts_.collected += round.removed;
@@ -369,7 +401,9 @@ void NodePuller::collect(TimePoint now) {
 }
 
 double NodePuller::draw(uint32_t key, uint32_t what) const {
-  const uint64_t h = hash_mix(hash_mix(service_.seed_, node_), uint64_t{key} * kDraws + what);
+  // Mixed once more: keys that follow each other would be drawn alike, and a pull that stalls would do so each time.
+  const uint64_t near = hash_mix(hash_mix(service_.seed_, node_), uint64_t{key} * kDraws + what);
+  const uint64_t h = hash_mix(near, near);
   return static_cast<double>(h >> 11) / 9007199254740992.0;
 }
 

@@ -40,6 +40,8 @@ class PullHost {
   virtual void node_warning(std::string_view reason, const std::string& message) = 0;
   // What is on the disk has changed.
   virtual void images_changed() {}
+  // Bytes of the disk that pods use.
+  virtual int64_t storage_used() { return 0; }
 };
 
 class NodePuller final : public agent::ImagePuller {
@@ -55,9 +57,13 @@ class NodePuller final : public agent::ImagePuller {
   TimePoint begin(agent::PullTicket ticket, std::string_view image, TimePoint now) override;
   agent::PullResult end(agent::PullTicket ticket, std::string_view image, TimePoint now) override;
   void adopt(std::string_view image, TimePoint now) override;
+  std::optional<agent::DiskRoom> disk_room() override;
+  void remove_unused(TimePoint now) override;
 
-  // Is there from the beginning.
+  // Is there from the beginning, and stays.
   void preload(std::string_view image, int64_t size, TimePoint now);
+  // Was pulled by an earlier agent; the host is not told.
+  void restore(std::string_view image, TimePoint now);
   void on_transfer(uint32_t key, TimePoint at);
 
   const ImageDisk& disk() const { return disk_; }
@@ -78,6 +84,7 @@ class NodePuller final : public agent::ImagePuller {
     std::vector<LayerInfo> claimed;  // on their way for this pull
     FlowModel::Id transfer = 0;
     double cap = 0, given = 0;  // 0: takes no bandwidth now
+    double bytes = 0;           // of the transfer
     TimePoint begun;
     agent::PullResult result;  // with an error: it fails when its transfer ends
   };
@@ -85,7 +92,7 @@ class NodePuller final : public agent::ImagePuller {
   struct Background {
     uint32_t key = 0;
     FlowModel::Id transfer = 0;
-    double cap = 0, given = 0;
+    double cap = 0, given = 0, bytes = 0;
   };
   static constexpr uint32_t kCollectKey = 0;
 
@@ -104,6 +111,7 @@ class NodePuller final : public agent::ImagePuller {
   void begin_background(const std::vector<LayerInfo>& layers, TimePoint now);
   void add_background(double bytes, double cap, Duration lead, TimePoint now);
   void share_node(TimePoint now);
+  void background_done(size_t index, TimePoint now);
   void consider_collecting(TimePoint now);
   void collect(TimePoint now);
   double draw(uint32_t key, uint32_t what) const;

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include <fmt/format.h>
 
 #include "emulator/images/image_model.h"
@@ -234,6 +236,28 @@ TEST(NodePuller, WhatDoesNotMoveIsCutAndOthersTakeOver) {
 }
 
 // Ten kilobytes a second are progress.
+TEST(NodePuller, APullThatStalledIsAsLuckyTheNextTimeAsAnyOther) {
+  PullTestFleet fleet(one_zone(), {}, {{test_image("*", 10 * kMega, 2)}});
+  PullOptions o = usual();
+  o.stalled_share = 0.2;
+  o.progress_timeout = std::chrono::seconds(5);
+  o.pull_qps = 0;
+  for (int i = 0; i < 500; ++i) fleet.add(o).pull("r.example/app:1");
+  size_t before = 500;
+  for (int round = 0; round < 3; ++round) {
+    fleet.run();
+    size_t failed = 0;
+    for (const auto& node : fleet.nodes) {
+      if (node->ended.rbegin()->second.result.error.empty()) continue;
+      ++failed;
+      node->pull("r.example/app:1");
+    }
+    EXPECT_NEAR(static_cast<double>(failed), 0.2 * static_cast<double>(before),
+                4 * std::sqrt(0.16 * static_cast<double>(before)) + 1);
+    before = failed;
+  }
+}
+
 TEST(NodePuller, WhatIsSlowIsNotCut) {
   PullTestFleet fleet({{"a", 10e3}}, {}, {{test_image("*", 30 * kMega, 1)}});
   PullTestNode& node = fleet.add(usual());
@@ -388,6 +412,72 @@ TEST(PullOptions, TheLevelOfANode) {
   EXPECT_DOUBLE_EQ(level_of(30, caps, 3), 10);
   EXPECT_GE(level_of(5000, caps, 3), 1000);
   EXPECT_DOUBLE_EQ(level_of(100, caps + 2, 1), 100);
+}
+
+TEST(NodePuller, PodsLeaveLessRoom) {
+  PullTestFleet fleet(one_zone(), {}, {{test_image("*", 100 * kMega, 2)}});
+  PullOptions o = usual();
+  o.disk_capacity = o.disk_other + 250 * kMega;  // 200 are needed
+  PullTestNode& node = fleet.add(o);
+  node.storage = 100 * kMega;
+  EXPECT_EQ(node.puller.disk_room()->available, 150 * kMega);
+  node.pull("r.example/app:1");
+  fleet.run();
+  EXPECT_THAT(node.ended[1].result.error, HasSubstr("no space left on device"));
+  node.storage = 0;
+  node.pull("r.example/app:1");
+  fleet.run([&] { return node.ended.size() == 2; });  // garbage is looked for ever after
+  EXPECT_EQ(node.ended[2].result.error, "");
+  EXPECT_EQ(node.puller.disk_room()->available, 50 * kMega);
+  EXPECT_EQ(fleet.service.counts().bytes, 175u * kMega);
+}
+
+TEST(NodePuller, BeforePodsGoImagesDo) {
+  PullTestFleet fleet(one_zone(), {}, {{test_image("*", 100 * kMega, 2)}});
+  PullTestNode& node = fleet.add(usual());
+  node.in_use = {"r.example/a:1"};
+  node.puller.preload("registry.k8s.io/pause:3.10", 320368, fleet.now);
+  node.pull("r.example/a:1");
+  node.pull("r.example/b:1");
+  fleet.run();
+  node.puller.remove_unused(fleet.now);
+  EXPECT_EQ(node.puller.disk().images().size(), 3u);  // too young
+  fleet.run_for(std::chrono::minutes(3));
+  const int changes = node.changes;
+  node.puller.remove_unused(fleet.now);
+  EXPECT_TRUE(node.puller.present("r.example/a:1", fleet.now));
+  EXPECT_FALSE(node.puller.present("r.example/b:1", fleet.now));
+  EXPECT_TRUE(node.puller.present("registry.k8s.io/pause:3.10", fleet.now));
+  EXPECT_EQ(node.changes, changes + 1);
+  EXPECT_EQ(fleet.service.counts().collected, 1u);
+}
+
+TEST(NodePuller, WhatAnEarlierAgentPulledIsThereAndNotTold) {
+  PullTestFleet fleet(one_zone());
+  PullTestNode& node = fleet.add(usual());
+  node.puller.restore("r.example/app:1", fleet.now);
+  EXPECT_EQ(node.changes, 0);
+  EXPECT_TRUE(node.puller.present("r.example/app:1", fleet.now));
+}
+
+TEST(PullService, TellsOnlySoManyAtATime) {
+  PullTestFleet fleet(one_zone(), {}, {{test_image("*", 10 * kMega, 1)}});
+  Histogram durations;
+  fleet.service.set_durations(&durations);
+  for (int i = 0; i < 50; ++i) fleet.add(usual()).pull("r.example/app:1");
+  fleet.now = fleet.now + std::chrono::minutes(1);
+  const auto ended = [&] {
+    return std::count_if(fleet.nodes.begin(), fleet.nodes.end(), [](const auto& node) { return !node->ended.empty(); });
+  };
+  for (int round = 1; round <= 5; ++round) {
+    fleet.service.poll(fleet.now, 10);
+    EXPECT_EQ(ended(), 10 * round);
+    EXPECT_EQ(fleet.service.behind(), round < 5);
+  }
+  EXPECT_TRUE(fleet.service.idle());
+  EXPECT_EQ(fleet.service.counts().bytes, 500u * kMega);
+  EXPECT_EQ(fleet.service.counts().requests, 50u);
+  EXPECT_EQ(durations.count(), 50u);
 }
 
 }  // namespace

@@ -9,11 +9,15 @@ PullService::PullService(ImageStores& stores, std::shared_ptr<const ImageCatalog
                          std::vector<agent::ImageRule> rules, uint64_t seed)
     : stores_(stores), port_(stores.add_port()), index_(std::move(catalogue)), rules_(std::move(rules)), seed_(seed) {}
 
-void PullService::poll(TimePoint now) {
+void PullService::poll(TimePoint now, size_t most) {
   if (idle()) return;
-  std::vector<FinishedTransfer> finished;
-  stores_.poll(port_, now, &finished);
-  for (const FinishedTransfer& one : finished) {
+  if (!behind()) {
+    finished_.clear();
+    told_ = 0;
+    stores_.poll(port_, now, &finished_);
+  }
+  for (; behind() && most > 0; --most) {
+    const FinishedTransfer one = finished_[told_++];
     --on_the_way_;
     const auto it = nodes_.find(static_cast<uint32_t>(one.tag >> 32));
     if (it != nodes_.end()) it->second->on_transfer(static_cast<uint32_t>(one.tag), one.at);

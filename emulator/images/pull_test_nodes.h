@@ -40,12 +40,14 @@ class PullTestNode final : public PullHost {
     warnings.emplace_back(reason, message);
   }
   void images_changed() override { ++changes; }
+  int64_t storage_used() override { return storage; }
 
   NodePuller puller;
   std::map<agent::PullTicket, Ended> ended;
   std::set<std::string> in_use;
   std::vector<std::pair<std::string, std::string>> warnings;
   int changes = 0;
+  int64_t storage = 0;  // used by pods
 
  private:
   const TimePoint& now_;

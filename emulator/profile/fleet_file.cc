@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "emulator/profile/fleet_network.h"
+#include "emulator/profile/image_file.h"
 #include "emulator/profile/vpc_file.h"
 #include "kube/api/names.h"
 
@@ -23,7 +24,17 @@ void check_labels(ObjectReader* reader, std::string_view key, const StringPairs&
   }
 }
 
-GroupSpec read_group(ObjectReader* reader) {
+// What a group says of image pulls goes over what the fleet says.
+void read_group_images(ObjectReader* reader, const FleetSpec& f, GroupSpec* g) {
+  if (!reader->has("images")) return;
+  ObjectReader images = reader->object("images");
+  PullOptions own = f.images ? f.images->pull : ImageModel().pull;
+  read_pull_options(&images, &own);
+  g->pull = own;
+  if (!f.images) reader->complain("images", "", "spec.images is needed for it: images: {} has the usual settings");
+}
+
+GroupSpec read_group(ObjectReader* reader, const FleetSpec& f) {
   GroupSpec g;
   g.name = reader->text("name");
   if (!g.name.empty() && !kube::check_dns1123_label(g.name).empty())
@@ -46,6 +57,7 @@ GroupSpec read_group(ObjectReader* reader) {
     g.own_range = network.one_of("ipam", {"vpc", "range"}, "") == "range";
     network.finish();
   }
+  read_group_images(reader, f, &g);
   reader->finish();
   return g;
 }
@@ -146,10 +158,14 @@ void read_spec(ObjectReader spec, const TextLoader& load, FleetSpec* f) {
     spec.complain("secondPodCIDR", f->second_pod_cidr, "pods of a VPC have addresses of one family: leave it out");
   f->commands = spec.one_of("behavior", {"annotation", "command"}, "annotation") == "command";
   for (ObjectReader& item : spec.list("imageRules")) f->image_rules.push_back(read_image_rule(&item));
+  if (spec.has("images")) {
+    ObjectReader images = spec.object("images");
+    read_image_model(&images, &f->images.emplace());
+  }
   f->behaviors = read_behavior_rules(&spec, load);
   f->event_rate = spec.number("eventRate", 0, 1e6, 0);
   std::vector<ObjectReader> groups = spec.list("groups");
-  for (ObjectReader& item : groups) f->groups.push_back(read_group(&item));
+  for (ObjectReader& item : groups) f->groups.push_back(read_group(&item, *f));
   check_group_names(*f, &groups);
   check_networks(*f, &groups, network);
   if (f->groups.empty()) spec.complain("groups", "", "at least one group {count, profile} is expected");
@@ -214,6 +230,7 @@ Result<FleetOptions> make_fleet_options(const FleetSpec& spec, const ProfileCata
   o.seed = spec.seed;
   o.events = events_of(spec);
   if (!spec.image_rules.empty()) o.pods.image_rules = spec.image_rules;
+  if (spec.images) o.images = with_built_in_images(*spec.images);
   o.pods.commands = spec.commands;
   o.pods.device_plugins = spec.device_plugins;
   o.pods.eviction = spec.eviction;
@@ -238,6 +255,8 @@ Result<FleetOptions> make_fleet_options(const FleetSpec& spec, const ProfileCata
     group.node = make_node_template(*profile, g.overrides);
     const std::string name = g.name.empty() ? "fleet " + spec.name : "group " + g.name;
     network_groups.push_back({name, !g.own_range, *profile, group.node, group.zones, g.overrides.max_pods > 0});
+    group.machine = pull_machine(group.node, profile->bandwidth_mbps);
+    group.pull = g.pull;
     o.groups.push_back(std::move(group));
   }
   if (spec.vpc != nullptr) {

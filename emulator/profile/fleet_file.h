@@ -26,7 +26,8 @@ struct GroupSpec {
   std::vector<std::string> zones;
   std::string name_template;
   ProfileOverrides overrides;
-  bool own_range = false;  // network {ipam: range}: its pods do not use the fleet's VPC
+  bool own_range = false;           // network {ipam: range}: its pods do not use the fleet's VPC
+  std::optional<PullOptions> pull;  // what differs from the fleet's images
 };
 
 // An event is one more write for a node, and an object that stays for an hour: too much of a good thing in large
@@ -44,8 +45,9 @@ struct FleetSpec {
   uint64_t seed = 1;
   std::optional<agent::NodeEvents> events;  // unset: few, or none for a fleet beyond kMostNodesWithEvents
   std::vector<agent::ImageRule> image_rules;
-  bool commands = false;        // agent::PodOptions::commands
-  bool device_plugins = false;  // agent::PodOptions
+  std::optional<ImageModel> images;  // how they are pulled; unset: by image_rules alone
+  bool commands = false;             // agent::PodOptions::commands
+  bool device_plugins = false;       // agent::PodOptions
   agent::EvictionRules eviction;
   std::string second_pod_cidr;  // FleetOptions
   bool second_is_primary = false;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "emulator/fleet/fleet_images.h"
+
 namespace ghostfleet::emulator {
 namespace {
 
@@ -311,6 +313,52 @@ TEST(ImageRules, EitherPullOrError) {
   EXPECT_FALSE(parse_image_rules("- {match: '*', pull: soon}\n", "r.yaml").ok());
   EXPECT_FALSE(parse_image_rules("- {match: '*', pull: 5s, error: X}\n", "r.yaml").ok());
   EXPECT_FALSE(parse_image_rules("match: x\n", "r.yaml").ok());
+}
+
+TEST(FleetFile, HowImagesArePulledByTheFleetAndByItsGroups) {
+  const std::string head =
+      "apiVersion: ghostfleet.dev/v1alpha1\nkind: Fleet\nmetadata: {name: demo}\nspec:\n"
+      "  images: {puller: parallel, diskMBps: 240, storeMBps: 50, catalogue: [{match: mine, compressed: 5M}]}\n";
+  const auto f = parse_fleet_file(
+      head +
+          "  groups:\n  - {count: 5, profile: p5.48xlarge, name: a}\n"
+          "  - {count: 5, profile: m5.large, name: b, images: {puller: lazy, registryPullQPS: 0, diskSize: 50Gi}}\n",
+      "f.yaml");
+  ASSERT_TRUE(f.ok()) << f.error().message();
+  const auto o = make_fleet_options(*f, *ProfileCatalogue::load(""));
+  ASSERT_TRUE(o.ok()) << o.error().message();
+  ASSERT_NE(o->images, nullptr);
+  EXPECT_DOUBLE_EQ(o->images->store_rate, 50e6);
+  EXPECT_EQ(o->images->images.front().match, "mine");
+  EXPECT_GT(o->images->images.size(), 10u);
+  const FleetImages images(*o->images, o->groups, TimePoint{1});
+  const PullOptions& first = *images.options[0];
+  EXPECT_EQ(first.puller, Puller::kParallel);
+  EXPECT_DOUBLE_EQ(first.disk_rate, 240e6);
+  EXPECT_EQ(first.cpus, 192);
+  EXPECT_DOUBLE_EQ(first.network_rate, 400e9);  // 3,200 Gbit/s
+  EXPECT_GT(first.disk_capacity, int64_t{25} << 40);
+  const PullOptions& second = *images.options[1];
+  EXPECT_EQ(second.puller, Puller::kLazy);
+  EXPECT_DOUBLE_EQ(second.pull_qps, 0);
+  EXPECT_DOUBLE_EQ(second.disk_rate, 240e6);
+  EXPECT_EQ(second.cpus, 2);
+  EXPECT_EQ(second.disk_capacity, int64_t{50} << 30);
+  EXPECT_EQ(make_fleet_options(*parse_fleet_file(kFleet, "f.yaml"), *ProfileCatalogue::load(""))->images, nullptr);
+}
+
+TEST(FleetFile, MistakesInHowImagesArePulled) {
+  const std::string group = "  groups:\n  - {count: 5, profile: m5.large}\n";
+  EXPECT_EQ(complaint("  images: {puller: eager}\n" + group),
+            "f.yaml:5: spec.images.puller: \"eager\": one of default, parallel, lazy is expected");
+  EXPECT_EQ(complaint("  groups:\n  - {count: 5, profile: m5.large, images: {}}\n"),
+            "f.yaml:6: spec.groups[0].images: spec.images is needed for it: images: {} has the usual settings");
+  // What belongs to all nodes cannot be said of some.
+  EXPECT_NE(complaint("  images: {}\n  groups:\n  - {count: 5, profile: m5.large, images: {storeMBps: 5}}\n")
+                .find("f.yaml:7: spec.groups[0].images.storeMBps: unknown field"),
+            std::string::npos);
+  EXPECT_NE(complaint("  images: {imageGCHighThresholdPercent: 70}\n" + group).find("imageGCLowThresholdPercent"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -146,7 +146,9 @@ void read_kubelet(ObjectReader* reader, PullOptions* o) {
 }
 
 void read_runtime(ObjectReader* reader, PullOptions* o) {
-  const std::string puller = reader->one_of("puller", {"default", "parallel", "lazy"}, "default");
+  constexpr std::string_view kNames[] = {"default", "parallel", "lazy"};
+  const std::string puller =
+      reader->one_of("puller", {"default", "parallel", "lazy"}, kNames[static_cast<size_t>(o->puller)]);
   o->puller = puller == "parallel" ? Puller::kParallel : puller == "lazy" ? Puller::kLazy : Puller::kDefault;
   o->keep_compressed = !reader->boolean("discardUnpackedLayers", !o->keep_compressed);
   o->progress_timeout = reader->duration("progressTimeout", o->progress_timeout);
@@ -163,9 +165,17 @@ void read_machine(ObjectReader* reader, PullOptions* o) {
   o->disk_other = read_size(reader, "diskUsedByOthers", 0, o->disk_other);
 }
 
+void read_settings(ObjectReader* reader, ImageModel* model) {
+  read_kubelet(reader, &model->pull);
+  read_runtime(reader, &model->pull);
+  read_machine(reader, &model->pull);
+  model->store_rate = read_rate(reader, "storeMBps", model->store_rate);
+  for (ObjectReader& item : reader->list("registries")) model->registries.push_back(read_registry(&item));
+}
+
 }  // namespace
 
-Result<std::vector<ImageEntry>> parse_image_file(std::string_view text, std::string file) {
+Result<ImageModel> parse_image_file(std::string_view text, std::string file) {
   auto document = Document::parse(text, std::move(file));
   if (!document.ok()) return document.error();
   ObjectReader root(&*document, &document->root(), "");
@@ -177,18 +187,23 @@ Result<std::vector<ImageEntry>> parse_image_file(std::string_view text, std::str
   metadata.finish();
   ObjectReader spec = root.object("spec");
   root.finish();
-  std::vector<ImageEntry> entries = read_images(&spec, "images");
+  ImageModel model;
+  ObjectReader settings = spec.object("settings");
+  read_settings(&settings, &model);
+  settings.finish();
+  model.images = read_images(&spec, "images");
   spec.finish();
   GF_RETURN_IF_ERROR(document->status());
-  return entries;
+  return model;
 }
 
 const std::vector<ImageEntry>& built_in_images() {
   static const std::vector<ImageEntry> images = [] {
     std::vector<ImageEntry> all;
     for (const auto& [file, text] : embedded_images()) {
-      auto entries = parse_image_file(text, std::string(file));
-      if (entries.ok()) all.insert(all.end(), entries->begin(), entries->end());  // a test reads every one of them
+      const auto model = parse_image_file(text, std::string(file));
+      // A test reads every one of them.
+      if (model.ok()) all.insert(all.end(), model->images.begin(), model->images.end());
     }
     return all;
   }();
@@ -201,12 +216,15 @@ std::shared_ptr<const ImageModel> with_built_in_images(const ImageModel& model) 
   return all;
 }
 
+void read_pull_options(ObjectReader* reader, PullOptions* options) {
+  read_kubelet(reader, options);
+  read_runtime(reader, options);
+  read_machine(reader, options);
+  reader->finish();
+}
+
 void read_image_model(ObjectReader* reader, ImageModel* model) {
-  read_kubelet(reader, &model->pull);
-  read_runtime(reader, &model->pull);
-  read_machine(reader, &model->pull);
-  model->store_rate = read_rate(reader, "storeMBps", model->store_rate);
-  for (ObjectReader& item : reader->list("registries")) model->registries.push_back(read_registry(&item));
+  read_settings(reader, model);
   model->images = read_images(reader, "catalogue");
   reader->finish();
 }

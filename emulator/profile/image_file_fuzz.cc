@@ -19,14 +19,16 @@ std::vector<std::string> fuzz_seeds() {
       "apiVersion: ghostfleet.dev/v1alpha1\nkind: Images\nspec:\n  images: &a\n  - {match: c, compressed: 1Ti, "
       "unpacked: "
       "0}\n  - {match: c, compressed: -1}\n  more: *a\n",
+      "apiVersion: ghostfleet.dev/v1alpha1\nkind: Images\nspec:\n  settings: {puller: lazy, diskMBps: 1e3, diskSize: "
+      "5Gi, registries: [{match: x, requestsPerSecond: 5}]}\n",
   };
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size > 8192) return 0;
-  const auto entries = parse_image_file(std::string_view(reinterpret_cast<const char*>(data), size), "fuzz");
-  if (!entries.ok()) return 0;
-  ImageIndex index(std::make_shared<const ImageCatalogue>(ImageCatalogue{*entries}));
+  const auto model = parse_image_file(std::string_view(reinterpret_cast<const char*>(data), size), "fuzz");
+  if (!model.ok()) return 0;
+  ImageIndex index(std::make_shared<const ImageCatalogue>(ImageCatalogue{model->images}));
   for (const char* image : {"a", "acb", "registry.example/x:1", ""}) {
     const auto info = index.find(image);
     if (info->layers.size() > kMostLayers || info->compressed < 0 || info->unpacked < 0) std::abort();

@@ -24,14 +24,15 @@ TEST(ImageFile, LayersAndPlainSizes) {
                                            "  - {match: '*', compressed: 100M, unpacked: 250M, layerCount: 3}\n",
                                        "i.yaml");
   ASSERT_TRUE(images.ok()) << images.error().to_string();
-  ASSERT_EQ(images->size(), 2u);
-  EXPECT_EQ((*images)[0].layers[0].id, "base");
-  EXPECT_EQ((*images)[0].layers[0].compressed, 600000000);
-  EXPECT_EQ((*images)[0].layers[0].unpacked, 1610612736);
-  EXPECT_EQ((*images)[0].layers[1].unpacked, 22000000);
-  ASSERT_EQ((*images)[1].layers.size(), 3u);
+  const std::vector<ImageEntry>& entries = images->images;
+  ASSERT_EQ(entries.size(), 2u);
+  EXPECT_EQ(entries[0].layers[0].id, "base");
+  EXPECT_EQ(entries[0].layers[0].compressed, 600000000);
+  EXPECT_EQ(entries[0].layers[0].unpacked, 1610612736);
+  EXPECT_EQ(entries[0].layers[1].unpacked, 22000000);
+  ASSERT_EQ(entries[1].layers.size(), 3u);
   int64_t compressed = 0, unpacked = 0;
-  for (const ImageLayer& layer : (*images)[1].layers) {
+  for (const ImageLayer& layer : entries[1].layers) {
     compressed += layer.compressed;
     unpacked += layer.unpacked;
   }
@@ -145,6 +146,24 @@ TEST(ImageModelSettings, Mistakes) {
             "f.yaml:1: images.registries[0].requestsPerSecond: is required");
   EXPECT_THAT(model_complaint("images: {diskMBp: 5}\n"),
               HasSubstr("f.yaml:1: images.diskMBp: unknown field; did you mean diskMBps?"));
+}
+
+TEST(ImageFile, SettingsBesideTheImages) {
+  const auto model = parse_image_file(
+      "apiVersion: ghostfleet.dev/v1alpha1\nkind: Images\nspec:\n  settings:\n    puller: lazy\n    storeMBps: 5\n"
+      "    registries: [{match: '*', requestsPerSecond: 2}]\n  images: [{match: '*mine*', compressed: 9G}]\n",
+      "i.yaml");
+  ASSERT_TRUE(model.ok()) << model.error().message();
+  EXPECT_EQ(model->pull.puller, Puller::kLazy);
+  EXPECT_DOUBLE_EQ(model->store_rate, 5e6);
+  EXPECT_EQ(model->registries.size(), 1u);
+  EXPECT_EQ(model->images.size(), 1u);
+  const auto bad = parse_image_file(
+      "apiVersion: ghostfleet.dev/v1alpha1\nkind: Images\nspec:\n  settings: {diskMBps: fast, catalogue: []}\n",
+      "i.yaml");
+  ASSERT_FALSE(bad.ok());
+  EXPECT_THAT(bad.error().message(), HasSubstr("i.yaml:4: spec.settings.diskMBps: \"fast\""));
+  EXPECT_THAT(bad.error().message(), HasSubstr("i.yaml:4: spec.settings.catalogue: unknown field"));
 }
 
 }  // namespace

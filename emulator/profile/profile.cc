@@ -253,4 +253,19 @@ Result<agent::NodeTemplate> node_template_from_capacity(std::string_view text) {
   return t;
 }
 
+PullMachine pull_machine(const agent::NodeTemplate& node, int64_t bandwidth_mbps) {
+  const auto amount = [&node](std::string_view resource, int64_t fallback) {
+    for (const auto& [name, text] : node.capacity) {
+      const auto quantity = kube::Quantity::parse(text);
+      if (name == resource && quantity.ok() && quantity->value() > 0) return quantity->value();
+    }
+    return fallback;
+  };
+  PullMachine machine;
+  machine.cpus = amount("cpu", machine.cpus);
+  machine.disk_capacity = amount("ephemeral-storage", machine.disk_capacity);
+  if (bandwidth_mbps > 0) machine.network_rate = static_cast<double>(bandwidth_mbps) * 1e6 / 8;
+  return machine;
+}
+
 }  // namespace ghostfleet::emulator

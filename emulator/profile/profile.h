@@ -15,6 +15,7 @@
 
 #include "agent/node/node_template.h"
 #include "base/status.h"
+#include "emulator/images/image_model.h"
 #include "emulator/profile/object_reader.h"
 
 namespace ghostfleet::emulator {
@@ -84,6 +85,10 @@ agent::NodeTemplate make_node_template(const Profile& profile, const ProfileOver
 // From --capacity cpu=16,memory=64Gi,pods=110,nvidia.com/gpu=8: a plain node without instance labels; allocatable =
 // capacity.
 Result<agent::NodeTemplate> node_template_from_capacity(std::string_view text);
+
+// What image pulls can use of such a node: its cores, the disk that pods use, and the network of its profile (0: not
+// told).
+PullMachine pull_machine(const agent::NodeTemplate& node, int64_t bandwidth_mbps);
 
 // Reads taints of a profile or fleet file.
 std::vector<agent::NodeTaint> read_taints(ObjectReader* reader, std::string_view key);
