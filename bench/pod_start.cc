@@ -1,7 +1,11 @@
 // What a pod costs a light node: CPU from its first sight to the acknowledged Running status (two PATCHes, three
 // events, the watch's echoes), and memory while it runs.
 //
-// usage: pod_start [NODES] [PODS_PER_NODE]   Prints one line of figures. No network: the answers are immediate.
+// With SECONDS: what pods cost that wait for an address instead, each tried again every 10 to 15 s on a node whose 49
+// addresses are in use, over so many seconds of virtual time.
+//
+// usage: pod_start [NODES] [PODS_PER_NODE] [SECONDS]   Prints one line of figures. No network: the answers are
+// immediate.
 #include <fmt/format.h>
 #include <malloc.h>
 
@@ -10,7 +14,10 @@
 #include <ctime>
 #include <vector>
 
+#include "agent/network/cni_text.h"
+#include "agent/pod/images.h"
 #include "agent/pod/pod_manager.h"
+#include "base/hash.h"
 
 namespace {
 
@@ -55,8 +62,43 @@ std::string pod_text(size_t n) {
       n & 0xfffff, n, n + 1000, n & 0xfffff, n & 0xfffff);
 }
 
+// A node's daemon without a free address.
+class FullNetwork final : public agent::PodNetwork {
+ public:
+  explicit FullNetwork(ManualClock& clock) : clock_(clock) {
+    agent::PoolEni eni;
+    eni.id = 1;
+    for (uint32_t i = 0; i < 49; ++i) eni.ranges.push_back({{agent::Ip::v4((10u << 24) + i), 32}, {}});
+    pool_.add_eni(std::move(eni));
+    for (uint32_t i = 0; i < 49; ++i) pool_.assign(holder(i), clock_.now());
+  }
+  std::optional<Refusal> add(uint32_t, const Sandbox& sandbox) override {
+    ++tries;
+    const uint64_t hash = hash_text(sandbox.uid);
+    const agent::IpamHolder own = holder(hash);
+    if (pool_.find(own.key) || pool_.assign(own, clock_.now())) return std::nullopt;
+    const std::string id = agent::made_up_digest(hash_mix(hash, static_cast<uint64_t>(clock_.now().ns)));
+    return Refusal{agent::kNoAddressReason, agent::sandbox_failure(id, agent::AddOutcome::kNoAddress)};
+  }
+  bool adopt(uint32_t, const Sandbox&, std::string_view) override { return false; }
+  void remove(uint32_t) override {}
+  void forget(uint32_t) override {}
+
+  size_t tries = 0;
+
+ private:
+  static agent::IpamHolder holder(uint64_t hash) {
+    agent::IpamHolder h;
+    h.key.container_id = agent::made_up_digest(hash);
+    return h;
+  }
+  ManualClock& clock_;
+  agent::AddressPool pool_{0, false, std::chrono::seconds(30)};
+};
+
 struct Node {
   agent::NodeFacts facts;
+  std::unique_ptr<FullNetwork> network;
   std::unique_ptr<BenchHost> host;
   std::unique_ptr<agent::PodManager> manager;
 
@@ -78,11 +120,39 @@ double cpu_us() {
 
 size_t heap() { return mallinfo2().uordblks; }
 
+// The pods are there and wait; what their tries cost.
+int measure_waiting(std::vector<Node>& nodes, ManualClock& clock, size_t pods, int seconds) {
+  const auto tries = [&nodes] {
+    size_t n = 0;
+    for (const Node& node : nodes) n += node.network->tries;
+    return n;
+  };
+  size_t requests = 0;
+  for (const Node& node : nodes) requests += node.host->requests;
+  const size_t first_tries = tries();
+  const double begin = cpu_us();
+  for (int i = 0; i < seconds * 10; ++i) {
+    clock.advance(std::chrono::milliseconds(100));
+    for (Node& node : nodes) {
+      if (node.host->due <= clock.now()) node.manager->on_timer(agent::kPodTimerTag);
+      node.answer_all();
+    }
+  }
+  const double us = cpu_us() - begin;
+  const auto more = static_cast<double>(tries() - first_tries);
+  size_t sent = 0;
+  for (const Node& node : nodes) sent += node.host->requests;
+  fmt::print("pods waiting {} tries/s {:.0f} us/try {:.1f} cores {:.3f} events/s {:.0f}\n", pods, more / seconds,
+             us / more, us / 1e6 / seconds, static_cast<double>(sent - requests) / seconds);
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const size_t node_count = argc > 1 ? std::strtoul(argv[1], nullptr, 10) : 1000;
   const size_t per_node = argc > 2 ? std::strtoul(argv[2], nullptr, 10) : 10;
+  const int waiting = argc > 3 ? std::atoi(argv[3]) : 0;
   ManualClock clock;
   auto options = std::make_shared<agent::PodOptions>();
   const auto object = std::make_shared<const kube::Json>(
@@ -97,12 +167,17 @@ int main(int argc, char** argv) {
     nodes[i].facts.object = object;
     nodes[i].facts.pod_ip = [](uint32_t n) { return fmt::format("10.64.0.{}", n + 2); };
     nodes[i].host = std::make_unique<BenchHost>(clock, i);
+    if (waiting > 0) {
+      nodes[i].network = std::make_unique<FullNetwork>(clock);
+      nodes[i].facts.network = nodes[i].network.get();
+    }
     nodes[i].manager = agent::PodManager::create(nodes[i].facts, options, *nodes[i].host);
   }
   const size_t before = heap();
   const double begin = cpu_us();
   for (size_t i = 0; i < pods.size(); ++i) nodes[i % node_count].manager->on_pod_text(pods[i]);
   for (Node& node : nodes) node.answer_all();
+  if (waiting > 0) return measure_waiting(nodes, clock, pods.size(), waiting);
   clock.advance(std::chrono::milliseconds(300));
   size_t running = 0, requests = 0, bytes = 0;
   for (Node& node : nodes) {
