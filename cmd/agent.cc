@@ -106,8 +106,8 @@ Result<emulator::SingleNodeOptions> options_of(const AgentFlags& flags) {
   if (!node_server.ok()) return node_server.error();
   o.node_server = *node_server;
   if (!flags.image_rules.empty()) {
-    auto text = read_file(expand_home(flags.image_rules), 1 << 20);
-    if (!text.ok()) return text.error().with_context("--image-rules");
+    auto text = read_named_file(flags.image_rules, 1 << 20, "--image-rules");
+    if (!text.ok()) return text.error();
     auto rules = emulator::parse_image_rules(*text, flags.image_rules);
     if (!rules.ok()) return rules.error();
     o.pods.image_rules = *rules;
@@ -154,12 +154,13 @@ int run_agent(const AgentFlags& flags) {
   options->adopt = flags.adopt;
   options->seed = flags.seed;
   auto config = node_config(flags.kubeconfig, flags.bootstrap, kube::Environment::process(), &options->credentials);
-  if (!config.ok()) return fail(config.error());
+  if (!config.ok()) return fail_config(config.error());
   options->client = config->client;
   if (options->network)
     options->network_claims =
         emulator::network_claims_file(home_directory(), options->network->vpc.name, config->client);
-  const auto complain = [](const std::string& text) { std::fprintf(stderr, "%s\n", text.c_str()); };
+  const auto complain = [](const std::string& text) { std::fprintf(stderr, "error: %s\n", text.c_str()); };
+  const auto notice = [](const std::string& text) { std::fprintf(stderr, "%s\n", text.c_str()); };
   std::optional<ManifestFolder> manifests;
   if (!flags.manifests.empty()) {
     auto folder = ManifestFolder::open(expand_home(flags.manifests), flags.node_name, complain);
@@ -169,7 +170,7 @@ int run_agent(const AgentFlags& flags) {
   auto run_file = RunFile::create("agent", flags.node_name);
   if (!run_file.ok()) return fail(run_file.error());
   emulator::FleetCallbacks callbacks;
-  callbacks.notice = complain;
+  callbacks.notice = notice;
   auto node = emulator::SingleNode::start(*options, callbacks);
   if (!node.ok()) return fail(node.error());
   std::printf("node %s on %s (context %s)\n", flags.node_name.c_str(), config->client.server_url.c_str(),

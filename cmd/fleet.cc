@@ -27,7 +27,7 @@ int run_fleet(const FleetFlags& flags, const ClusterFlags& cluster) {
   auto plan = plan_fleet(flags);
   if (!plan.ok()) return fail(plan.error());
   auto config = kube::load_client_config(cluster.kubeconfig, kube::Environment::process());
-  if (!config.ok()) return fail(config.error());
+  if (!config.ok()) return fail_config(config.error());
   use_cluster(config->client, &plan->options);
   const std::string& name = plan->options.name;
   auto run_file = RunFile::create("fleet", name);
@@ -60,7 +60,7 @@ int run_down(const std::string& name, bool dry_run, bool keep_pods, bool force, 
                            pid)));
   }
   auto config = kube::load_client_config(cluster.kubeconfig, kube::Environment::process());
-  if (!config.ok()) return fail(config.error());
+  if (!config.ok()) return fail_config(config.error());
   emulator::DownOptions options;
   options.dry_run = dry_run;
   options.delete_pods = !keep_pods;

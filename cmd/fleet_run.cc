@@ -161,8 +161,8 @@ Status apply_flags(const FleetFlags& flags, emulator::FleetSpec* spec) {
     spec->register_rate = static_cast<double>(*rate);
   }
   if (!flags.image_rules.empty()) {
-    auto text = read_file(expand_home(flags.image_rules), 1 << 20);
-    if (!text.ok()) return text.error().with_context("--image-rules");
+    auto text = read_named_file(flags.image_rules, 1 << 20, "--image-rules");
+    if (!text.ok()) return text.error();
     auto rules = emulator::parse_image_rules(*text, flags.image_rules);
     if (!rules.ok()) return rules.error();
     spec->image_rules = *rules;
@@ -229,8 +229,8 @@ Status apply_identity(const FleetFlags& flags, emulator::FleetOptions* o) {
 Result<emulator::FleetSpec> spec_of_file(const FleetFlags& flags) {
   if (flags.nodes_given || flags.profile_given)
     return invalid_argument("-f and --nodes/--profile: give one of them, the fleet file says both");
-  auto text = read_file(expand_home(flags.file), 16 << 20);
-  if (!text.ok()) return text.error().with_context("-f");
+  auto text = read_named_file(flags.file, 16 << 20, "-f");
+  if (!text.ok()) return text.error();
   auto spec = emulator::parse_fleet_file(*text, flags.file);
   if (spec.ok() && flags.name_given) spec->name = flags.name;
   return spec;
@@ -339,16 +339,16 @@ Result<emulator::FleetSpec> fleet_spec(const FleetFlags& flags) {
 Result<std::shared_ptr<const agent::BehaviorRules>> load_behavior_rules(const std::string& file) {
   if (file.empty()) return std::shared_ptr<const agent::BehaviorRules>();
   const std::string path = expand_home(file);
-  auto text = read_file(path, 16 << 20);
-  if (!text.ok()) return text.error().with_context("--behavior-rules");
+  auto text = read_named_file(path, 16 << 20, "--behavior-rules");
+  if (!text.ok()) return text.error();
   return emulator::parse_behavior_rules(*text, path);
 }
 
 Result<std::shared_ptr<const emulator::VpcSpec>> load_vpc(const std::string& file) {
   if (file.empty()) return std::shared_ptr<const emulator::VpcSpec>();
   const std::string path = expand_home(file);
-  auto text = read_file(path, emulator::kMaxVpcFile);
-  if (!text.ok()) return text.error().with_context("--vpc");
+  auto text = read_named_file(path, emulator::kMaxVpcFile, "--vpc");
+  if (!text.ok()) return text.error();
   auto spec = emulator::parse_vpc_file(*text, path);
   if (!spec.ok()) return spec.error();
   return std::make_shared<const emulator::VpcSpec>(std::move(*spec));

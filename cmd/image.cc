@@ -269,7 +269,7 @@ void add_output_flag(CLI::App* command, const std::shared_ptr<ImageFlags>& f) {
 
 void add_image(CLI::App& app, Runner* run) {
   CLI::App* command = app.add_subcommand("image", "pull, list, read and remove images, for real");
-  command->require_subcommand(1);
+  command->require_subcommand(0, 1);  // a missing one is told by main, which knows what was typed instead
   auto f = std::make_shared<ImageFlags>();
 
   CLI::App* pull = command->add_subcommand("pull", "pull an image into the store");

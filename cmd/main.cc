@@ -17,7 +17,8 @@ void set_logging(int verbosity) {
   LogLevel level = LogLevel::kWarn;
   const char* variable = std::getenv("GHOSTFLEET_LOG");
   if (variable != nullptr && !parse_log_level(variable, &level)) {
-    std::fprintf(stderr, "GHOSTFLEET_LOG=%s: one of error, warn, info, debug is expected\n", variable);
+    std::fprintf(stderr, "error: GHOSTFLEET_LOG=%s: one of error, warn, info, debug is expected; warn is taken\n",
+                 variable);
   }
   if (verbosity == 1) level = LogLevel::kInfo;
   if (verbosity >= 2) level = LogLevel::kDebug;
@@ -44,22 +45,27 @@ std::vector<std::string> flag_names(const CLI::App& app) {
   return names;
 }
 
+int wrong_usage(const std::string& text) {
+  std::fprintf(stderr, "error: %s\nRun with --help for more information.\n", text.c_str());
+  return kExitUsage;
+}
+
 // What was typed and is neither subcommand nor flag, and what may have been meant.
 int tell_unknown(const CLI::App& app) {
   const std::vector<std::string> words = app.remaining(true);
   const std::string typed = words.empty() ? std::string() : words[0].substr(0, words[0].find('='));
-  const std::vector<CLI::App*> chosen = app.get_subcommands();
-  std::string text;
-  if (typed.empty()) {
-    text = fmt::format("a subcommand is needed; there are: {}", fmt::join(subcommand_names(app), ", "));
-  } else if (chosen.empty()) {
-    text = fmt::format("\"{}\" is no subcommand; {}", typed, near_hint(typed, subcommand_names(app)));
-  } else {
-    text = fmt::format("ghostfleet {} does not take {}; {}", chosen[0]->get_name(), typed,
-                       near_hint(typed, flag_names(*chosen[0])));
+  const CLI::App* last = &app;  // the subcommand of a subcommand that was chosen
+  std::string path = "ghostfleet";
+  for (auto chosen = app.get_subcommands(); !chosen.empty(); chosen = last->get_subcommands()) {
+    last = chosen[0];
+    path += " " + last->get_name();
   }
-  std::fprintf(stderr, "error: %s\nRun with --help for more information.\n", text.c_str());
-  return kExitUsage;
+  const std::vector<std::string> below = subcommand_names(*last);
+  if (typed.empty()) return wrong_usage(fmt::format("a subcommand is needed; there are: {}", fmt::join(below, ", ")));
+  if (!below.empty() && !typed.starts_with('-'))
+    return wrong_usage(fmt::format("\"{}\" is no subcommand{}; {}", typed, last == &app ? "" : " of " + path,
+                                   near_hint(typed, below)));
+  return wrong_usage(fmt::format("{} does not take {}; {}", path, typed, near_hint(typed, flag_names(*last))));
 }
 
 int run(int argc, char** argv) {
@@ -68,7 +74,6 @@ int run(int argc, char** argv) {
   app.require_subcommand(0, 1);  // a missing one is told by run(), which knows what was typed instead
   app.fallthrough();
   app.set_version_flag("--version", "ghostfleet " GF_VERSION, "print the version");
-  app.failure_message(CLI::FailureMessage::simple);
   app.footer("Start with:  ghostfleet up --nodes 1000 --profile trn2.48xlarge");
   int verbosity = 0;
   app.add_flag("-v,--verbose", verbosity, "log more (-vv: everything)");
@@ -88,8 +93,8 @@ int run(int argc, char** argv) {
   } catch (const CLI::ExtrasError&) {
     return tell_unknown(app);
   } catch (const CLI::ParseError& e) {
-    const int code = app.exit(e);
-    return code == 0 ? kExitOk : kExitUsage;
+    if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
+    return wrong_usage(e.what());
   }
   set_logging(verbosity);
   return runner ? runner() : tell_unknown(app);

@@ -9,6 +9,7 @@
 #include "base/digest.h"
 #include "base/files.h"
 #include "base/log.h"
+#include "cmd/process.h"
 #include "controlplane/auth/tokens.h"
 
 namespace ghostfleet::cmd {
@@ -63,8 +64,9 @@ Result<std::unique_ptr<controlplane::ApiServer>> start_server(const PlaneOptions
   server.managed_fields = o.managed_fields;
   server.allow_privileged = o.allow_privileged;
   if (!o.kubelet_certificate_authority.empty()) {
-    Result<std::string> pem = read_file(o.kubelet_certificate_authority);
-    if (!pem.ok()) return pem.error().with_context("--kubelet-certificate-authority");
+    Result<std::string> pem =
+        read_named_file(o.kubelet_certificate_authority, 1 << 20, "--kubelet-certificate-authority");
+    if (!pem.ok()) return pem.error();
     server.kubelet_ca_pem = std::move(*pem);
   }
   server.store.history_bytes = 96u << 20;  // of nodes of 5 KB a minute in the steady state of 100,000

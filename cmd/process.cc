@@ -116,6 +116,14 @@ int fail(const Status& status, int code) {
   return code != 0 ? code : exit_code(status.code());
 }
 
+Result<std::string> read_named_file(const std::string& path, size_t limit, std::string_view flag) {
+  auto text = read_file(expand_home(path), limit);
+  if (text.ok()) return text;
+  return invalid_argument(std::string(text.error().message())).with_context(std::string(flag));
+}
+
+int fail_config(const Status& status) { return fail(status, status.code() == Code::kNotFound ? kExitUsage : 0); }
+
 bool stdout_is_terminal() { return isatty(STDOUT_FILENO) == 1; }
 bool stderr_is_terminal() { return isatty(STDERR_FILENO) == 1; }
 

@@ -30,6 +30,12 @@ Status need_open_files(uint64_t wanted);
 // Prints "error: ..." to standard error, each line of the message; answers `code` (or what fits the status when 0).
 int fail(const Status& status, int code = 0);
 
+// A file that the command line names with `flag`. Every error is the command line's (exit code 2), also that the file
+// is not there.
+Result<std::string> read_named_file(const std::string& path, size_t limit, std::string_view flag);
+// The same rule for the status of reading a kubeconfig.
+int fail_config(const Status& status);
+
 bool stdout_is_terminal();
 bool stderr_is_terminal();
 

@@ -137,7 +137,7 @@ std::shared_ptr<const BehaviorRules> read_behavior_rules(ObjectReader* reader, c
   for (ObjectReader& item : reader->list("behaviorRules")) {
     BehaviorRule rule;
     read_match(item.object("match"), &rule.match);
-    if (!item.has("behavior")) item.complain("behavior", "", "is required");
+    if (!item.has("behavior")) item.complain_missing("behavior");
     if (item.has("behavior")) read_words(item.object("behavior"), histograms, &rule);
     (void)item.value("behavior");
     item.finish();

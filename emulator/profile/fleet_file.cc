@@ -40,7 +40,7 @@ GroupSpec read_group(ObjectReader* reader, const FleetSpec& f) {
   if (!g.name.empty() && !kube::check_dns1123_label(g.name).empty())
     reader->complain("name", "\"" + g.name + "\"", "a DNS label is expected: lower-case letters, digits and -");
   g.count = reader->integer("count", 1, kMaxFleetNodes, 0, true);
-  if (!reader->has("count")) reader->complain("count", "", "is required");
+  if (!reader->has("count")) reader->complain_missing("count");
   g.profile = reader->required_text("profile");
   g.zones = reader->text_list("zones");
   g.name_template = reader->text("nameTemplate");

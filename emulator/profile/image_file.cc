@@ -41,7 +41,7 @@ int64_t grown(int64_t compressed) { return std::llround(static_cast<double>(comp
 ImageLayer read_layer(ObjectReader* reader, NamedLayers* named) {
   ImageLayer layer;
   layer.id = reader->text("id");
-  if (!reader->has("compressed")) reader->complain("compressed", "", "is required");
+  if (!reader->has("compressed")) reader->complain_missing("compressed");
   layer.compressed = read_size(reader, "compressed", 1, 1);
   layer.unpacked = read_size(reader, "unpacked", 0, grown(layer.compressed));
   reader->finish();
@@ -122,7 +122,7 @@ RegistryLimit read_registry(ObjectReader* reader) {
   RegistryLimit limit;
   limit.match = reader->text("match", "*");
   limit.requests_per_second = reader->number("requestsPerSecond", 0.001, 1e9, 0);
-  if (!reader->has("requestsPerSecond")) reader->complain("requestsPerSecond", "", "is required");
+  if (!reader->has("requestsPerSecond")) reader->complain_missing("requestsPerSecond");
   const auto usual = std::max<int64_t>(static_cast<int64_t>(limit.requests_per_second), 1);
   limit.burst = reader->integer("burst", 1, 1000000000, usual);
   reader->finish();

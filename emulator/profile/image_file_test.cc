@@ -7,6 +7,7 @@ namespace ghostfleet::emulator {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 constexpr const char* kHead = "apiVersion: ghostfleet.dev/v1alpha1\nkind: Images\nspec:\n  images:\n";
 
@@ -53,7 +54,7 @@ TEST(ImageFile, EveryMistakeIsToldWithItsPlace) {
   EXPECT_THAT(text,
               HasSubstr("i.yaml:7: spec.images[0].layers[0].compressed: \"6OOM\": a size from 1 to 1Ti is expected"));
   EXPECT_THAT(text, HasSubstr("i.yaml:8: spec.images[0].layers[1].compresed: unknown field; did you mean compressed?"));
-  EXPECT_THAT(text, HasSubstr("i.yaml:8: spec.images[0].layers[1].compressed: is required"));
+  EXPECT_THAT(text, Not(HasSubstr("layers[1].compressed: is required")));  // told once
   EXPECT_THAT(text, HasSubstr("i.yaml:9: spec.images[1]: layers, or compressed, is expected"));
   EXPECT_THAT(text, HasSubstr("i.yaml:10: spec.images[2].match: is required"));
   EXPECT_THAT(text, HasSubstr("i.yaml:11: spec.images[3].layerCount: 200: a whole number from 1 to 127 is expected"));

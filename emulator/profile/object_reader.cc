@@ -104,6 +104,15 @@ void Document::complain(std::string_view path, std::string_view value, std::stri
   complaints_.push_back({line, text + std::string(what)});
 }
 
+void Document::complain_missing(std::string_view path) {
+  complain(path, "", "is required");
+  complaints_.back().missing = path;
+}
+
+void Document::take_back_missing(std::string_view path) {
+  std::erase_if(complaints_, [path](const Complaint& c) { return !c.missing.empty() && c.missing == path; });
+}
+
 Status Document::status() const {
   if (complaints_.empty()) return Status();
   std::vector<Complaint> in_order = complaints_;
@@ -150,9 +159,11 @@ std::string ObjectReader::text(std::string_view key, std::string_view fallback) 
 
 std::string ObjectReader::required_text(std::string_view key) {
   std::string v = text(key);
-  if (v.empty()) complain(key, "", "is required");
+  if (v.empty()) complain_missing(key);
   return v;
 }
+
+void ObjectReader::complain_missing(std::string_view key) { document_->complain_missing(path_of(key)); }
 
 int64_t ObjectReader::integer(std::string_view key, int64_t low, int64_t high, int64_t fallback, bool suffixes) {
   const Json* v = take(key);
@@ -272,6 +283,7 @@ void ObjectReader::finish() {
     const std::string k{std::string_view(key)};
     if (std::find(asked_.begin(), asked_.end(), k) != asked_.end()) continue;
     const std::string near = nearest(k, asked_);
+    if (!near.empty() && !has(near)) document_->take_back_missing(path_of(near));
     complain(k, "",
              near.empty() ? fmt::format("unknown field (known: {})", fmt::join(asked_, ", "))
                           : fmt::format("unknown field; did you mean {}?", near));

@@ -26,6 +26,9 @@ class Document {
 
   const kube::Json& root() const { return root_; }
   void complain(std::string_view path, std::string_view value, std::string_view what);
+  void complain_missing(std::string_view path);
+  // The field is there after all, under a mistyped name that is complained about by itself.
+  void take_back_missing(std::string_view path);
   // OK, or every complaint, one a line, in the order of the file.
   Status status() const;
   const std::string& file() const { return file_; }
@@ -39,6 +42,7 @@ class Document {
   struct Complaint {
     int line = 0;  // 0: of the file as a whole
     std::string text;
+    std::string missing = {};  // the path of a field that is not there
   };
   std::vector<Complaint> complaints_;
 };
@@ -70,6 +74,8 @@ class ObjectReader {
   // Complains about every key that nobody asked for, and suggests the nearest one that is known.
   void finish();
   void complain(std::string_view key, std::string_view value, std::string_view what);
+  // Told once: not beside the complaint about a mistyped name of the same field.
+  void complain_missing(std::string_view key);
   std::string path_of(std::string_view key) const;
 
  private:

@@ -107,8 +107,8 @@ Result<Profile> parse_profile(std::string_view text, std::string file) {
   p.architecture = spec.one_of("architecture", {"amd64", "arm64"}, "amd64");
   p.cpu = spec.integer("cpu", 1, 4096, 0);
   p.memory_mib = spec.integer("memoryMiB", 512, int64_t{1} << 30, 0);
-  if (p.cpu == 0 && !spec.has("cpu")) spec.complain("cpu", "", "is required");
-  if (p.memory_mib == 0 && !spec.has("memoryMiB")) spec.complain("memoryMiB", "", "is required");
+  if (p.cpu == 0 && !spec.has("cpu")) spec.complain_missing("cpu");
+  if (p.memory_mib == 0 && !spec.has("memoryMiB")) spec.complain_missing("memoryMiB");
   p.memory_overhead = spec.number("vmMemoryOverhead", 0, 0.5, 0.075);
   p.root_volume_gib = spec.integer("rootVolumeGiB", 1, 65536, 20);
   p.local_nvme_gb = spec.integer("localNvmeGB", 0, 1000000, 0);

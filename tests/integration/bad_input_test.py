@@ -36,15 +36,22 @@ def expect(plane, what, words, code, pattern, **kwargs):
 def flags(p):
     fleet = ["fleet", "--kubeconfig", p.kubeconfig, "--for", "1s"]
     expect(p, "no subcommand", [], 2, r"subcommand")
-    expect(p, "unknown flag", ["up", "--nods", "3"], 2, r"--nods")
+    expect(p, "unknown flag", ["up", "--nods", "3"], 2, r"^error: .*--nods")
+    expect(p, "a flag without its value", ["up", "--nodes"], 2, r"^error: .*--nodes")
+    expect(p, "a value that is none of those allowed", ["up", "--scheduler", "maybe"], 2, r"^error: --scheduler: maybe not in")
+    for flag in ("-f", "--image-rules", "--behavior-rules"):
+        expect(p, f"{flag} names no file", ["fleet", "--kubeconfig", p.kubeconfig, flag, p.home + "/nosuch"], 2, rf"^error: {flag}: reading .*nosuch: No such file")
+    expect(p, "agent: --image-rules names no file", ["agent", "--kubeconfig", p.kubeconfig, "--node-name", "x", "--image-rules", "/nosuch"], 2, r"^error: --image-rules: reading /nosuch")
+    expect(p, "agent: no kubeconfig", ["agent", "--kubeconfig", "/nosuch", "--node-name", "x"], 2, r"^error: .*/nosuch: No such file")
+    expect(p, "down: no kubeconfig", ["down", "--kubeconfig", "/nosuch", "--fleet", "x"], 2, r"^error: .*/nosuch: No such file")
     expect(p, "count 0", [*fleet, "--nodes", "0"], 2, r"--nodes 0: from 1 to")
     expect(p, "count -1", [*fleet, "--nodes=-1"], 2, r"--nodes -1: from 1 to")
     expect(p, "count 10 million", [*fleet, "--nodes", "10000000"], 2, r"--nodes 10000000: from 1 to")
     expect(p, "count ten", [*fleet, "--nodes", "ten"], 2, r"a number is expected, e.g. 1000 or 10k")
     expect(p, "unknown profile", [*fleet, "--nodes", "1", "--profile", "p5.48xlage"], 2, r"did you mean p5.48xlarge\?")
     expect(p, "unknown profile file", [*fleet, "--nodes", "1", "--profile", "./nosuch.yaml"], 2, r"reading ./nosuch.yaml: No such file")
-    expect(p, "no kubeconfig", ["fleet", "--kubeconfig", p.home + "/nosuch", "--nodes", "1"], 1, r"nosuch: No such file")
-    expect(p, "no context", [*fleet, "--context", "other", "--nodes", "1"], 1, r"no context named other \(there are: ")
+    expect(p, "no kubeconfig", ["fleet", "--kubeconfig", p.home + "/nosuch", "--nodes", "1"], 2, r"nosuch: No such file")
+    expect(p, "no context", [*fleet, "--context", "other", "--nodes", "1"], 2, r"no context named other \(there are: ")
     expect(p, "name template without index", [*fleet, "--nodes", "3", "--node-name", "same"], 2, r"\{index\}")
     expect(p, "fleet name", [*fleet, "--nodes", "1", "--name", "Not_A_Label"], 2, r"a DNS label is expected")
     expect(p, "--for", ["up", "--nodes", "1", "--for", "soon"], 2, r"a duration like 2m")
@@ -68,7 +75,7 @@ def networks(p):
     head = "apiVersion: ghostfleet.dev/v1alpha1\nkind: {}\nmetadata: {{name: x}}\nspec:\n"
     vpc = file("vpc.yaml", head.format("VPC") + "  cidrs: [10.0.0.0/16]\n  subnets: [{name: a, zone: us-west-2a, cidr: 10.0.0.0/20}]\n")
     bad = file("bad.yaml", head.format("VPC") + "  cidrs: [10.0.0.0/16]\n  subnets: [{name: a, zone: us-west-2a, cidr: 10.9.0.0/20}]\n")
-    expect(p, "no VPC file", [*fleet, "--vpc", "/nosuch.yaml"], 1, r"--vpc: reading /nosuch.yaml: No such file")
+    expect(p, "no VPC file", [*fleet, "--vpc", "/nosuch.yaml"], 2, r"^error: --vpc: reading /nosuch.yaml: No such file")
     expect(p, "a VPC file with a mistake", [*fleet, "--vpc", bad], 2, r"bad.yaml:6: .*10.9.0.0/20")
     expect(p, "a zone without a subnet", [*fleet, "--vpc", vpc], 2, r"zone us-west-2b: VPC x has no subnet in it, but in us-west-2a")
     expect(p, "an agent without interfaces", ["agent", "--kubeconfig", p.kubeconfig, "--node-name", "x", "--capacity", "cpu=1", "--vpc", vpc], 2, r"--vpc: --profile is needed")
@@ -80,6 +87,8 @@ def networks(p):
 
 def images(p):
     pull = ["image", "pull", "registry.example/app"]
+    expect(p, "image: a word too many", ["image", "ls", "WRONG"], 2, r"^error: ghostfleet image ls does not take WRONG; ")
+    expect(p, "image: a subcommand that is none", ["image", "pul"], 2, r'^error: "pul" is no subcommand of ghostfleet image; did you mean pull\?')
     expect(p, "an image that is none", ["image", "pull", "Not/Valid"], 2, r'image "Not/Valid": .* is no repository')
     expect(p, "a puller that is none", [*pull, "--puller", "fast"], 2, r"fast not in")
     expect(p, "half a platform", [*pull, "--platform", "linux"], 2, r"OS/ARCHITECTURE is expected")
@@ -94,6 +103,10 @@ def files(p):
     with open(path, "w") as f:
         f.write("apiVersion: ghostfleet.dev/v1alpha1\nkind: Fleet\nmetadata: {name: x}\nspec:\n  groups:\n  - {count: 1, profil: m5.large}\n")
     expect(p, "fleet file", ["fleet", "--kubeconfig", p.kubeconfig, "-f", path], 2, r"fleet.yaml:6: spec.groups\[0\].profil: unknown field; did you mean profile\?")
+    with open(path, "w") as f:
+        f.write("apiVersion: ghostfleet.dev/v1alpha1\nkind: Fleet\nmetadata: {name: x}\nspec:\n  groups:\n  - {cout: 1, profile: m5.large}\n")
+    code, out = run(p, "fleet", "--kubeconfig", p.kubeconfig, "-f", path)
+    check("a mistyped field is told once", code == 2 and out.count("error:") == 1 and "spec.groups[0].cout: unknown field; did you mean count?" in out, out)
     with open(path, "w") as f:
         f.write("kind: Deployment\nspec: {replicas: 3, groups: 4}\n")
     code, out = run(p, "fleet", "--kubeconfig", p.kubeconfig, "-f", path)
