@@ -1,4 +1,4 @@
-// The flags of node-pressure eviction, as a kubelet has them, for `agent` and `fleet`.
+// The flags of node-pressure eviction, as a kubelet has them, for `agent`; a fleet's file has fields for them.
 //
 // Thread rule: main thread.
 #pragma once
@@ -16,7 +16,7 @@ class App;
 namespace ghostfleet::cmd {
 
 struct EvictionFlags {
-  std::string hard, soft, soft_grace, transition;
+  std::string hard, soft, soft_grace, minimum_reclaim, transition;
   int64_t max_pod_grace = 0;
 };
 

@@ -176,10 +176,10 @@ Script drawn_script(const Script& script, uint64_t seed, uint32_t attempt, uint3
 // ---- words
 
 const std::vector<std::string>& behavior_words() {
-  static const std::vector<std::string> kWords = {"exit",   "after",       "stop",       "stop-after",     "ready",
-                                                  "live",   "started",     "log",        "log-every",      "log-crash",
-                                                  "crash",  "crash-after", "crash-exit", "crash-attempts", "cpu",
-                                                  "memory", "storage",     "pids",       "volume:NAME"};
+  static const std::vector<std::string> kWords = {
+      "exit", "after",     "stop",      "stop-after", "ready",       "live",       "started",
+      "log",  "log-every", "log-crash", "crash",      "crash-after", "crash-exit", "crash-attempts",
+      "cpu",  "memory",    "storage",   "logs",       "inodes",      "pids",       "volume:NAME"};
   return kWords;
 }
 
@@ -329,6 +329,8 @@ std::string ScriptReader::take(std::string_view key, std::string_view value) {
   if (key == "cpu") return take_use(value, FigureUnit::kCores, &draws_.cpu, &script_.cpu);
   if (key == "memory") return take_use(value, FigureUnit::kBytes, &draws_.memory, &script_.memory);
   if (key == "storage") return take_constant_use(value, &script_.storage);
+  if (key == "logs") return take_constant_use(value, &script_.logs);
+  if (key == "inodes") return take_constant_use(value, &script_.inodes);
   if (key == "pids") return take_constant_use(value, &script_.pids);
   if (key.starts_with("volume:")) return take_volume(key.substr(7), value);
   return fmt::format("unknown word; known are {}", fmt::join(behavior_words(), ", "));

@@ -70,7 +70,8 @@ struct Script {
   std::string log_crash;                   // written when an attempt ends with a code that is not 0
   std::optional<Duration> stop_after;      // how long a stop takes; absent: PodOptions::stop_after_default
   Duration ready{0}, live{0}, started{0};  // since the start: probes begin to succeed (live: to fail, 0 is never)
-  UseCurve cpu, memory, storage;           // storage: of its own file system, and its logs
+  UseCurve cpu, memory;
+  UseCurve storage, logs, inodes;  // its writable layer, its logs beside it, and the files of both
   UseCurve pids;
   // emptyDir volumes by name, and what lies in them; ages count from the pod's start.
   std::vector<std::pair<std::string, UseCurve>> volumes;

@@ -39,7 +39,7 @@ TEST(Behavior, NonsenseKeepsTheDefaultAndIsNamed) {
   EXPECT_EQ(problems[1], "after=-1s: not a duration such as 5s or 1m30s");
   EXPECT_EQ(problems[4],
             "colour=red: unknown word; known are exit, after, stop, stop-after, ready, live, started, log, log-every, "
-            "log-crash, crash, crash-after, crash-exit, crash-attempts, cpu, memory, storage, pids, "
+            "log-crash, crash, crash-after, crash-exit, crash-attempts, cpu, memory, storage, logs, inodes, pids, "
             "volume:NAME");
 }
 

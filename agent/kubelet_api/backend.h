@@ -13,6 +13,7 @@
 
 #include "agent/node/node_template.h"
 #include "agent/pod/pod_view.h"
+#include "agent/pod/pressure.h"
 #include "base/clock.h"
 
 namespace ghostfleet::kubelet_api {
@@ -24,6 +25,7 @@ struct NodeInfo {
   agent::NodeIdentity identity;
   const agent::NodeTemplate* node = nullptr;  // never null in an answer of Backend::node()
   const agent::StringPairs* allocatable = nullptr;
+  const agent::EvictionRules* eviction = nullptr;  // null: a kubelet's defaults
   WallTime started;
   uint64_t seed = 0;
 };

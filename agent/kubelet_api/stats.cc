@@ -18,85 +18,7 @@ using kube::JsonObject;
 
 namespace {
 
-constexpr int64_t kInodes = 6553600;
-
 bool runs(const ContainerView& c) { return c.state == ContainerState::kRunning; }
-
-void add(Usage* sum, const Usage& u) {
-  sum->cpu_cores += u.cpu_cores;
-  sum->cpu_seconds += u.cpu_seconds;
-  sum->working_set += u.working_set;
-  sum->usage += u.usage;
-  sum->rss += u.rss;
-  sum->page_faults += u.page_faults;
-  sum->major_page_faults += u.major_page_faults;
-}
-
-// ---- summary
-
-JsonObject cpu_json(const Usage& u, const std::string& time) {
-  return {{"time", time},
-          {"usageNanoCores", static_cast<uint64_t>(u.cpu_cores * 1e9)},
-          {"usageCoreNanoSeconds", static_cast<uint64_t>(u.cpu_seconds * 1e9)}};
-}
-
-JsonObject memory_json(const Usage& u, int64_t limit, const std::string& time) {
-  JsonObject m = {{"time", time}};
-  if (limit > 0) m["availableBytes"] = std::max<int64_t>(limit - u.working_set, 0);
-  m["usageBytes"] = u.usage;
-  m["workingSetBytes"] = u.working_set;
-  m["rssBytes"] = u.rss;
-  m["pageFaults"] = u.page_faults;
-  m["majorPageFaults"] = u.major_page_faults;
-  return m;
-}
-
-JsonObject fs_json(int64_t capacity, int64_t used, const std::string& time) {
-  const int64_t inodes_used = used / 16384;
-  return {{"time", time},
-          {"availableBytes", std::max<int64_t>(capacity - used, 0)},
-          {"capacityBytes", capacity},
-          {"usedBytes", used},
-          {"inodesFree", kInodes - inodes_used},
-          {"inodes", kInodes},
-          {"inodesUsed", inodes_used}};
-}
-
-JsonObject network_json(uint64_t seed, double seconds, const std::string& time) {
-  const double rate = 2000 + static_cast<double>(seed % 8000);
-  const JsonObject eth = {{"name", "eth0"},
-                          {"rxBytes", static_cast<uint64_t>(seconds * rate)},
-                          {"rxErrors", 0},
-                          {"txBytes", static_cast<uint64_t>(seconds * rate * 0.6)},
-                          {"txErrors", 0}};
-  JsonObject n = {{"time", time}};
-  for (const auto& [key, value] : eth) n[key] = value;
-  n["interfaces"] = JsonArray{eth};
-  return n;
-}
-
-double seconds_since(WallTime since, WallTime now) {
-  return std::max(0.0, static_cast<double>((now - since).count()) * 1e-9);
-}
-
-int64_t disk_of(const NodeInfo& node) {
-  const int64_t disk = capacity_of(node, "ephemeral-storage");
-  return disk > 0 ? disk : int64_t{80} << 30;
-}
-
-Json container_json(const ContainerView& c, const Usage& u, const NodeInfo& node, bool brief, const std::string& time) {
-  const Amounts amounts = amounts_of(c);
-  JsonObject out = {{"name", c.name},
-                    {"startTime", format_time(c.current.started)},
-                    {"cpu", cpu_json(u, time)},
-                    {"memory", memory_json(u, amounts.memory_limit, time)}};
-  if (brief) return out;
-  const int64_t disk = disk_of(node);
-  out["rootfs"] = fs_json(disk, 1 << 20, time);
-  out["logs"] = fs_json(disk, 64 << 10, time);
-  out["swap"] = JsonObject{{"time", time}, {"swapUsageBytes", 0}};
-  return out;
-}
 
 // ---- text
 
@@ -186,7 +108,7 @@ Rows rows_of(const UsageModel& model, const NodeInfo& node, const std::vector<Po
       if (!runs(c)) continue;
       any = true;
       const Usage u = model.container(node, pod, c, now);
-      add(&whole.usage, u);
+      add_usage(&whole.usage, u);
       rows.containers.push_back({container_labels(pod, c), u, c.current.started, &pod, &c});
     }
     if (any) rows.pods.push_back(std::move(whole));
@@ -224,6 +146,21 @@ void write_pods(Text& text, const std::vector<Row>& rows, WallTime now) {
   write_rows(text, rows, now, [](const Row&) { return 0.0; });
 }
 
+// Of the whole node only, as cAdvisor tells it beside a container runtime that keeps the file systems of containers.
+void write_file_system(Text& text, const Disk& disk, std::string_view root, WallTime now) {
+  const std::string labels = std::string(root) + ",device=\"/dev/nvme0n1p1\"";
+  const auto put = [&](std::string_view name, std::string_view help, int64_t value) {
+    text.family(name, "gauge", help);
+    text.sample_at(labels, static_cast<double>(value), now);
+  };
+  put("container_fs_inodes_free", "Number of available Inodes", disk.inodes_free);
+  put("container_fs_inodes_total", "Number of Inodes", disk.inodes);
+  put("container_fs_limit_bytes", "Number of bytes that can be consumed by the container on this filesystem.",
+      disk.capacity);
+  put("container_fs_usage_bytes", "Number of bytes that are consumed by the container on this filesystem.",
+      disk.capacity - disk.available);
+}
+
 std::string cadvisor_labels(const Row& r) {
   const std::string_view id = r.container->id;
   const size_t slashes = id.find("://");
@@ -242,7 +179,7 @@ Usage Stats::node_usage(NodeId id, const NodeInfo& node, const Pods& pods, WallT
   const double system_seconds = sum.cpu_seconds;
   for (const PodView& pod : pods) {
     for (const ContainerView& c : pod.containers) {
-      if (runs(c)) add(&sum, model_->container(node, pod, c, now));
+      if (runs(c)) add_usage(&sum, model_->container(node, pod, c, now));
     }
   }
   if (counters_.size() >= kMaxNodes && !counters_.contains(id)) counters_.clear();
@@ -252,69 +189,6 @@ Usage Stats::node_usage(NodeId id, const NodeInfo& node, const Pods& pods, WallT
   counter.at = std::max(counter.at, now);
   sum.cpu_seconds = counter.cpu_seconds;
   return sum;
-}
-
-std::string Stats::summary(NodeId id, const NodeInfo& node, const Pods& pods, bool brief) {
-  const WallTime now = clock_.wall_now();
-  const std::string time = format_time(now);
-  const Usage whole = node_usage(id, node, pods, now);
-  const Usage system = model_->system(node, now);
-  const int64_t memory = capacity_of(node, "memory");
-  JsonObject out_node = {{"nodeName", node.identity.name}};
-  JsonArray system_containers;
-  for (const char* name : {"kubelet", "runtime", "pods"}) {
-    Usage u = system;
-    u.cpu_cores /= 3;
-    u.cpu_seconds /= 3;
-    u.working_set /= 3;
-    u.usage /= 3;
-    u.rss /= 3;
-    system_containers.push_back(JsonObject{{"name", name},
-                                           {"startTime", format_time(node.started)},
-                                           {"cpu", cpu_json(u, time)},
-                                           {"memory", memory_json(u, 0, time)}});
-  }
-  out_node["systemContainers"] = std::move(system_containers);
-  out_node["startTime"] = format_time(node.started);
-  out_node["cpu"] = cpu_json(whole, time);
-  out_node["memory"] = memory_json(whole, memory, time);
-  const int64_t disk = disk_of(node);
-  if (!brief) {
-    const double up = seconds_since(node.started, now);
-    const uint64_t seed = hash_text(node.identity.name, node.seed);
-    out_node["network"] = network_json(seed, up, time);
-    out_node["fs"] = fs_json(disk, disk / 8, time);
-    out_node["runtime"] =
-        JsonObject{{"imageFs", fs_json(disk, disk / 16, time)}, {"containerFs", fs_json(disk, disk / 64, time)}};
-    out_node["rlimit"] = JsonObject{{"time", time}, {"maxpid", 4194304}, {"curproc", 300 + 10 * pods.size()}};
-    out_node["swap"] = JsonObject{{"time", time}, {"swapAvailableBytes", 0}, {"swapUsageBytes", 0}};
-  }
-  JsonArray out_pods;
-  for (const PodView& pod : pods) {
-    Usage sum;
-    JsonArray containers;
-    for (const ContainerView& c : pod.containers) {
-      if (!runs(c)) continue;
-      const Usage u = model_->container(node, pod, c, now);
-      add(&sum, u);
-      containers.push_back(container_json(c, u, node, brief, time));
-    }
-    if (containers.empty()) continue;
-    const auto count = containers.size();
-    JsonObject p = {{"podRef", JsonObject{{"name", pod.name}, {"namespace", pod.ns}, {"uid", pod.uid}}},
-                    {"startTime", format_time(pod.start_time)},
-                    {"containers", std::move(containers)},
-                    {"cpu", cpu_json(sum, time)},
-                    {"memory", memory_json(sum, 0, time)}};
-    if (!brief) {
-      p["network"] = network_json(hash_text(pod.uid), seconds_since(pod.start_time, now), time);
-      p["ephemeral-storage"] = fs_json(disk, static_cast<int64_t>(count) * (1 << 20), time);
-      p["process_stats"] = JsonObject{{"process_count", count}};
-      p["swap"] = JsonObject{{"time", time}, {"swapUsageBytes", 0}};
-    }
-    out_pods.push_back(std::move(p));
-  }
-  return kube::to_json(JsonObject{{"node", std::move(out_node)}, {"pods", std::move(out_pods)}});
 }
 
 std::string Stats::resource_metrics(NodeId id, const NodeInfo& node, const Pods& pods) {
@@ -377,6 +251,10 @@ std::string Stats::cadvisor_metrics(NodeId id, const NodeInfo& node, const Pods&
                     r.pod->uid, r.labels),
         rate * seconds_since(r.started, now), now);
   }
+  text.family("container_processes", "gauge", "Number of processes running inside the container.");
+  for (const Row& r : rows.containers)
+    text.sample_at(cadvisor_labels(r), static_cast<double>(r.container->use.pids), now);
+  write_file_system(text, disk_of(node, pods), kRoot, now);
   const std::string machine = fmt::format("boot_id=\"{}\",machine_id=\"{}\",system_uuid=\"{}\"", node.identity.boot_id,
                                           node.identity.machine_id, node.identity.system_uuid);
   text.family("machine_cpu_cores", "gauge", "Number of logical CPU cores.");
@@ -442,6 +320,31 @@ std::string Stats::probe_metrics(const NodeInfo& node, const Pods& pods) const {
   return text.take();
 }
 
+namespace {
+
+// Thresholds as the maps of a kubelet's configuration have them.
+void add_eviction(const agent::EvictionRules& rules, JsonObject* config) {
+  const auto percent = [](float share) { return fmt::format("{:g}%", static_cast<double>(share) * 100); };
+  JsonObject hard, soft, grace, reclaim;
+  for (const agent::EvictionThreshold& t : rules.thresholds) {
+    const std::string_view name = agent::signal_name(t.signal);
+    const std::string value = t.share == 0 ? t.text : percent(t.share);
+    const bool is_hard = t.grace == Duration(0);
+    (is_hard ? hard : soft)[name] = value;
+    if (!is_hard) grace[name] = format_duration(t.grace);
+    if (t.reclaim_share > 0) reclaim[name] = percent(t.reclaim_share);
+    if (t.reclaim_amount > 0) reclaim[name] = t.reclaim_text;
+  }
+  (*config)["evictionHard"] = std::move(hard);
+  if (!soft.empty()) (*config)["evictionSoft"] = std::move(soft);
+  if (!grace.empty()) (*config)["evictionSoftGracePeriod"] = std::move(grace);
+  if (rules.max_pod_grace_seconds > 0) (*config)["evictionMaxPodGracePeriod"] = rules.max_pod_grace_seconds;
+  if (!reclaim.empty()) (*config)["evictionMinimumReclaim"] = std::move(reclaim);
+  (*config)["evictionPressureTransitionPeriod"] = format_duration(rules.transition);
+}
+
+}  // namespace
+
 std::string configz(const NodeInfo& node) {
   const int64_t pods = capacity_of(node, "pods");
   JsonObject c = {
@@ -477,18 +380,13 @@ std::string configz(const NodeInfo& node) {
       {"kubeAPIQPS", 50},
       {"kubeAPIBurst", 100},
       {"serializeImagePulls", true},
-      {"evictionHard", JsonObject{{"memory.available", "100Mi"},
-                                  {"nodefs.available", "10%"},
-                                  {"nodefs.inodesFree", "5%"},
-                                  {"imagefs.available", "15%"},
-                                  {"imagefs.inodesFree", "5%"}}},
-      {"evictionPressureTransitionPeriod", "5m0s"},
       {"enableControllerAttachDetach", true},
       {"failSwapOn", true},
       {"containerLogMaxSize", "10Mi"},
       {"containerLogMaxFiles", 5},
       {"configMapAndSecretChangeDetectionStrategy", "Watch"},
       {"containerRuntimeEndpoint", "unix:///run/containerd/containerd.sock"}};
+  add_eviction(eviction_of(node), &c);
   return kube::to_json(JsonObject{{"kubeletconfig", std::move(c)}});
 }
 

@@ -59,6 +59,64 @@ TEST_F(StatsTest, SummaryNamesWhatRuns) {
   EXPECT_EQ(kube::find_path(*brief, "node.fs"), nullptr);
 }
 
+TEST_F(StatsTest, TheDiskIsWhatEvictionGoesBy) {
+  pods[0].containers[0].use = {0, 3 << 20, 1 << 20, 40, 7};
+  pods[0].volumes = {{"cache", 5 << 20}};
+  agent::PodView over = test_pod(kStart);
+  over.phase = "Failed";
+  over.volumes = {{"gone", int64_t{1} << 40}};
+  pods.push_back(over);
+  const auto s = kube::parse_json(stats.summary(0, backend.node(0), pods, false));
+  const kube::Json& pod = kube::get_array(*s, "pods")->at(0);
+  const kube::Json& container = kube::get_array(pod, "containers")->at(0);
+  EXPECT_EQ(kube::get_int(container, "rootfs.usedBytes"), 3 << 20);
+  EXPECT_EQ(kube::get_int(container, "rootfs.inodesUsed"), 39);
+  EXPECT_EQ(kube::get_int(container, "logs.usedBytes"), 1 << 20);
+  EXPECT_EQ(kube::get_int(container, "logs.inodesUsed"), 1);
+  EXPECT_EQ(kube::get_string(kube::get_array(pod, "volume")->at(0), "name"), "cache");
+  EXPECT_EQ(kube::get_int(kube::get_array(pod, "volume")->at(0), "usedBytes"), 5 << 20);
+  EXPECT_EQ(kube::get_int(pod, "ephemeral-storage.usedBytes"), 9 << 20);
+  EXPECT_EQ(kube::get_int(pod, "ephemeral-storage.inodesUsed"), 40);
+  EXPECT_EQ(kube::get_int(pod, "process_stats.process_count"), 7);
+  // The node tells no disk: 80 GiB, of which only these pods use something; an inode for each 16 KiB.
+  const int64_t disk = int64_t{80} << 30;
+  for (const char* fs : {"node.fs.", "node.runtime.imageFs.", "node.runtime.containerFs."}) {
+    EXPECT_EQ(kube::get_int(*s, std::string(fs) + "capacityBytes"), disk);
+    EXPECT_EQ(kube::get_int(*s, std::string(fs) + "availableBytes"), disk - (9 << 20));
+    EXPECT_EQ(kube::get_int(*s, std::string(fs) + "inodes"), disk / 16384);
+    EXPECT_EQ(kube::get_int(*s, std::string(fs) + "inodesFree"), disk / 16384 - (128 << 10) - 40);
+  }
+  EXPECT_EQ(kube::get_int(*s, "node.fs.usedBytes"), 9 << 20);
+  EXPECT_EQ(kube::get_int(*s, "node.rlimit.curproc"), 7);
+  const std::string metrics = stats.cadvisor_metrics(0, backend.node(0), pods);
+  EXPECT_NE(
+      metrics.find("container_fs_usage_bytes{container=\"\",id=\"/\",image=\"\",name=\"\",namespace=\"\",pod=\"\","
+                   "device=\"/dev/nvme0n1p1\"} 9437184 "),
+      std::string::npos)
+      << metrics;
+}
+
+TEST_F(StatsTest, TheConfigurationTellsTheThresholdsOfTheNode) {
+  agent::EvictionRules rules;
+  rules.thresholds = agent::parse_thresholds("memory.available<1Gi,nodefs.inodesFree<7%").value();
+  auto soft = agent::parse_thresholds("nodefs.available<20%").value();
+  ASSERT_TRUE(agent::parse_soft_grace("nodefs.available=90s", &soft).ok());
+  rules.thresholds.push_back(soft[0]);
+  ASSERT_TRUE(agent::parse_minimum_reclaim("memory.available=500Mi,nodefs.available=5%", &rules.thresholds).ok());
+  NodeInfo node = backend.node(0);
+  node.eviction = &rules;
+  const auto config = kube::parse_json(configz(node));
+  const auto told = [&](const char* field) {
+    const kube::Json* value = kube::find_path(*config, std::string("kubeletconfig.") + field);
+    return value == nullptr ? std::string() : kube::to_json(*value);
+  };
+  EXPECT_EQ(told("evictionHard"), R"({"memory.available":"1Gi","nodefs.inodesFree":"7%"})");
+  EXPECT_EQ(told("evictionSoft"), R"({"nodefs.available":"20%"})");
+  EXPECT_EQ(told("evictionSoftGracePeriod"), R"({"nodefs.available":"1m30s"})");
+  EXPECT_EQ(told("evictionMinimumReclaim"), R"({"memory.available":"500Mi","nodefs.available":"5%"})");
+  EXPECT_EQ(told("evictionPressureTransitionPeriod"), "\"5m0s\"");
+}
+
 TEST_F(StatsTest, EveryLineOfTheMetricsIsWellFormed) {
   clock.advance(std::chrono::minutes(1));
   pods[0].name = "odd\"name\\";

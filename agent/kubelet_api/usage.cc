@@ -13,6 +13,7 @@ namespace {
 
 constexpr double kMean = 0.30, kSlow = 0.08, kFast = 0.02;  // shares of what is asked for: 20 to 40 %
 constexpr double kSlowPeriod = 600, kFastPeriod = 97;       // seconds
+constexpr int64_t kUntoldDisk = int64_t{80} << 30;
 constexpr double kMemorySwing = 0.05, kMemoryPeriod = 3600;
 
 double phase(uint64_t seed, int which) {
@@ -85,6 +86,16 @@ int64_t amount_at(const kube::Json& resources, const char* list, std::string_vie
   return agent::amount_of(resource, std::string_view(amount->get_string()));
 }
 
+int64_t amount_in(const agent::StringPairs& amounts, std::string_view resource) {
+  for (const auto& [name, quantity] : amounts) {
+    if (name == resource) return agent::amount_of(resource, quantity);
+  }
+  return 0;
+}
+
+// What is over uses nothing of its node any more.
+bool is_over(const agent::PodView& pod) { return pod.phase == "Succeeded" || pod.phase == "Failed"; }
+
 }  // namespace
 
 std::shared_ptr<const UsageModel> default_usage_model() { return std::make_shared<DefaultUsage>(); }
@@ -98,10 +109,44 @@ Amounts amounts_of(const agent::ContainerView& container) {
 }
 
 int64_t capacity_of(const NodeInfo& node, std::string_view resource) {
-  for (const auto& [name, quantity] : node.node->capacity) {
-    if (name == resource) return agent::amount_of(resource, quantity);
+  return amount_in(node.node->capacity, resource);
+}
+
+void add_usage(Usage* sum, const Usage& more) {
+  sum->cpu_cores += more.cpu_cores;
+  sum->cpu_seconds += more.cpu_seconds;
+  sum->working_set += more.working_set;
+  sum->usage += more.usage;
+  sum->rss += more.rss;
+  sum->page_faults += more.page_faults;
+  sum->major_page_faults += more.major_page_faults;
+}
+
+double seconds_since(WallTime since, WallTime now) { return std::max(0.0, seconds(now - since)); }
+
+agent::ResourceUse use_of(const std::vector<agent::PodView>& pods) {
+  agent::ResourceUse sum;
+  for (const agent::PodView& pod : pods) {
+    if (!is_over(pod)) sum += pod.use();
   }
-  return 0;
+  return sum;
+}
+
+const agent::EvictionRules& eviction_of(const NodeInfo& node) {
+  static const agent::EvictionRules kDefault;
+  return node.eviction == nullptr ? kDefault : *node.eviction;
+}
+
+Disk disk_of(const NodeInfo& node, const std::vector<agent::PodView>& pods) {
+  constexpr std::string_view kDisk = "ephemeral-storage";
+  agent::NodeAmounts capacity{0, capacity_of(node, kDisk)};
+  agent::NodeAmounts allocatable{0, node.allocatable == nullptr ? 0 : amount_in(*node.allocatable, kDisk)};
+  if (capacity.storage == 0) capacity.storage = kUntoldDisk;
+  if (allocatable.storage == 0) allocatable.storage = capacity.storage;
+  const agent::Observations seen = observations_of(eviction_of(node), capacity, allocatable, use_of(pods));
+  const auto& bytes = *seen[static_cast<size_t>(agent::EvictionSignal::kNodeFs)];
+  const auto& inodes = *seen[static_cast<size_t>(agent::EvictionSignal::kNodeInodes)];
+  return {bytes.capacity, bytes.available, inodes.capacity, inodes.available};
 }
 
 }  // namespace ghostfleet::kubelet_api

@@ -40,4 +40,18 @@ Amounts amounts_of(const agent::ContainerView& container);
 // Of the node's capacity: millicores for cpu.
 int64_t capacity_of(const NodeInfo& node, std::string_view resource);
 
+void add_usage(Usage* sum, const Usage& more);
+double seconds_since(WallTime since, WallTime now);  // never negative
+
+// The node's one file system. What is free is what the node's eviction goes by (agent/pod/pressure.h); a node that
+// tells no ephemeral-storage has 80 GiB.
+struct Disk {
+  int64_t capacity = 0, available = 0;
+  int64_t inodes = 0, inodes_free = 0;
+};
+Disk disk_of(const NodeInfo& node, const std::vector<agent::PodView>& pods);
+// Of all pods, as the node's eviction counts it.
+agent::ResourceUse use_of(const std::vector<agent::PodView>& pods);
+const agent::EvictionRules& eviction_of(const NodeInfo& node);
+
 }  // namespace ghostfleet::kubelet_api

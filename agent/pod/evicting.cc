@@ -2,8 +2,8 @@
 // lasts), and pods that use too much are ended: those over a limit of local storage, and one at a time for a node that
 // is short of something.
 //
-// Source: kubelet.md 4.3.K; a kubelet 1.36. A kubelet looks every 10 s, and again as soon as a pod it has evicted is
-// gone.
+// Source: the behaviour of a kubelet 1.36 (tests/data/traces, evicted-*). It looks every 10 s, and again as soon as a
+// pod it has evicted is gone.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,16 +20,16 @@ constexpr int64_t kHardGraceSeconds = 1;
 constexpr Duration kGoneLook = std::chrono::seconds(1);       // is an evicted pod gone?
 constexpr Duration kGonePatience = std::chrono::seconds(30);  // then the next look comes anyway
 constexpr Duration kVolumeLook = std::chrono::minutes(1);     // volumes are measured each one to two minutes
-constexpr int64_t kMostPids = 4194304;                        // kernel.pid_max of a 64-bit machine
 constexpr std::string_view kDisk = "ephemeral-storage";
+constexpr int64_t kUntoldFiles = 16;  // of a container: its log, and what a runtime puts into each (hosts, resolv.conf)
 
 std::string binary(int64_t bytes) {
   return kube::Quantity::from_value(bytes, kube::Quantity::Format::kBinarySI).to_string();
 }
 
 std::string available_text(const Starved& starved) {
-  if (starved.signal != EvictionSignal::kPid) return binary(starved.available);
-  return kube::Quantity::from_value(starved.available).to_string();
+  const bool bytes = starved.resource == "memory" || starved.resource == kDisk;
+  return bytes ? binary(starved.available) : kube::Quantity::from_value(starved.available).to_string();
 }
 
 int64_t request_of(const Pod& pod, std::string_view resource) {
@@ -45,40 +45,29 @@ int64_t curve_at(const UseCurve& curve, Duration age, int64_t requested, int64_t
   return static_cast<int64_t>(std::clamp(value, 0.0, 9e18));
 }
 
-// 0: the node does not say.
-int64_t resource_of(const kube::Json* node, std::string_view list, std::string_view resource) {
-  return node == nullptr ? 0 : read_amount(*node, list, resource).value;
+NodeAmounts amounts_at(const kube::Json* node, std::string_view list) {
+  if (node == nullptr) return {};
+  return {read_amount(*node, list, "memory").value, read_amount(*node, list, kDisk).value};
 }
 
-const EvictionThreshold* hard_threshold(const EvictionRules& rules, EvictionSignal signal) {
-  for (const EvictionThreshold& t : rules.thresholds) {
-    if (t.signal == signal && t.grace == Duration(0)) return &t;
-  }
-  return nullptr;
+Observations observe(const EvictionRules& rules, const kube::Json* node, const ResourceUse& used) {
+  return observations_of(rules, amounts_at(node, "status.capacity"), amounts_at(node, "status.allocatable"), used);
 }
 
-// What is allocatable leaves the hard threshold free: both together are what pods can use, the rest is the system's and
-// is in use.
-std::optional<Observation> observe(const EvictionRules& rules, EvictionSignal signal, const kube::Json* node,
-                                   std::string_view resource, int64_t used) {
-  const int64_t free = resource_of(node, "status.allocatable", resource);
-  if (free == 0) return std::nullopt;
-  const int64_t capacity = resource_of(node, "status.capacity", resource);
-  const EvictionThreshold* t = hard_threshold(rules, signal);
-  int64_t whole = free;
-  if (t != nullptr && t->share == 0) whole += t->amount;
-  if (t != nullptr && t->share > 0 && t->share < 1) {
-    whole = static_cast<int64_t>(static_cast<double>(free) / (1 - static_cast<double>(t->share)));
-  }
-  if (capacity > 0) whole = std::min(whole, capacity);
-  return Observation{std::max<int64_t>(whole - used, 0), std::max(whole, capacity)};
+// What is ranked: of memory, of the disk, of its files, of processes.
+int64_t amount_in(const ResourceUse& use, std::string_view resource) {
+  if (resource == "memory") return use.memory;
+  if (resource == kDisk) return use.disk();
+  return resource == "inodes" ? use.inodes : use.pids;
 }
 
 // The most that a container ever uses of memory; -1: it is drawn anew each time, or more than memory is told of it.
 int64_t most_memory(const ContainerSpec& spec) {
   const Script& script = spec.script;
   const bool drawn = script.draws != nullptr && script.draws->memory;
-  if (drawn || !script.storage.empty() || !script.pids.empty() || !script.volumes.empty()) return -1;
+  const bool more = !script.storage.empty() || !script.logs.empty() || !script.inodes.empty() || !script.pids.empty() ||
+                    !script.volumes.empty();
+  if (drawn || more) return -1;
   const int64_t request = spec.memory_request.value;
   int64_t most = script.memory.empty() ? request : 0;
   for (const UseCurve::Point& point : script.memory.points) {
@@ -133,8 +122,8 @@ struct Rank {
 
 // ---- use
 
-Manager::ContainerUse Manager::use_of(const Pod& pod, size_t index) const {
-  ContainerUse use;
+ResourceUse Manager::use_of(const Pod& pod, size_t index) const {
+  ResourceUse use;
   if (pod.runs[index].now.state != RunState::kRunning) return use;
   const ContainerSpec& spec = pod.spec->containers[index];
   const Script& script = script_of(pod, index);
@@ -142,6 +131,8 @@ Manager::ContainerUse Manager::use_of(const Pod& pod, size_t index) const {
   const ContainerSpec& granted = spec.ephemeral ? spec : pod.granted().containers[index];
   use.memory = curve_at(script.memory, age, granted.memory_request.value, granted.memory_request.value);
   use.storage = curve_at(script.storage, age, granted.storage_request.value, 0);
+  use.logs = curve_at(script.logs, age, granted.storage_request.value, 0);
+  use.inodes = curve_at(script.inodes, age, 0, kUntoldFiles);
   use.pids = curve_at(script.pids, age, 0, 1);
   return use;
 }
@@ -176,36 +167,24 @@ void Manager::measure_volumes(Pod& pod) {
   }
 }
 
-Manager::ContainerUse Manager::use_of(const Pod& pod) const {
-  ContainerUse sum;
-  for (size_t i = 0; i < pod.runs.size(); ++i) {
-    const ContainerUse use = use_of(pod, i);
-    sum.memory += use.memory;
-    sum.storage += use.storage;
-    sum.pids += use.pids;
-  }
+ResourceUse Manager::use_of(const Pod& pod) const {
+  ResourceUse sum;
+  for (size_t i = 0; i < pod.runs.size(); ++i) sum += use_of(pod, i);
   for (size_t v = 0; v < pod.spec->empty_dirs.size(); ++v) sum.storage += volume_use(pod, v);
   return sum;
 }
 
 Observations Manager::observe_node() const {
-  ContainerUse used;
+  ResourceUse used;
   for (const Slot& slot : slots_) {
-    if (slot.pod == nullptr || slot.pod->stage == Stage::kFinished) continue;
-    const ContainerUse use = use_of(*slot.pod);
-    used.memory += use.memory;
-    used.storage += use.storage;
-    used.pids += use.pids;
+    if (slot.pod != nullptr && slot.pod->stage != Stage::kFinished) used += use_of(*slot.pod);
   }
-  const EvictionRules& rules = options_->eviction;
   const std::shared_ptr<const kube::Json> node = node_.object;
-  Observations seen;
-  seen[static_cast<size_t>(EvictionSignal::kMemory)] =
-      observe(rules, EvictionSignal::kMemory, node.get(), "memory", used.memory);
-  auto disk = observe(rules, EvictionSignal::kNodeFs, node.get(), kDisk, used.storage);
-  if (const std::optional<DiskRoom> room = images_.disk_room()) disk = Observation{room->available, room->capacity};
-  seen[static_cast<size_t>(EvictionSignal::kNodeFs)] = seen[static_cast<size_t>(EvictionSignal::kImageFs)] = disk;
-  seen[static_cast<size_t>(EvictionSignal::kPid)] = Observation{kMostPids - used.pids, kMostPids};
+  Observations seen = observe(options_->eviction, node.get(), used);
+  if (const std::optional<DiskRoom> room = images_.disk_room()) {
+    seen[static_cast<size_t>(EvictionSignal::kNodeFs)] = seen[static_cast<size_t>(EvictionSignal::kImageFs)] =
+        Observation{room->available, room->capacity};
+  }
   return seen;
 }
 
@@ -228,7 +207,7 @@ int64_t Manager::storage_used() const {
   int64_t used = 0;
   for (const Slot& slot : slots_) {
     const bool counts = slot.pod != nullptr && slot.pod->stage != Stage::kFinished && slot.pod->spec->uses;
-    if (counts) used += use_of(*slot.pod).storage;
+    if (counts) used += use_of(*slot.pod).disk();
   }
   return used;
 }
@@ -277,11 +256,10 @@ bool Manager::never_short() const {
       most += own;
     }
   }
-  const auto seen = observe(options_->eviction, EvictionSignal::kMemory, node.get(), "memory", most);
+  ResourceUse used;
+  used.memory = most;
   PressureMonitor trial;
-  Observations worst;
-  worst[static_cast<size_t>(EvictionSignal::kMemory)] = seen;
-  trial.look(options_->eviction, worst, TimePoint{});
+  trial.look(options_->eviction, observe(options_->eviction, node.get(), used), TimePoint{});
   return trial.pressure() == 0;
 }
 
@@ -341,13 +319,13 @@ std::string Manager::over_limit(const Pod& pod) const {
     return fmt::format("Usage of EmptyDir volume \"{}\" exceeds the limit \"{}\". ", spec.empty_dirs[v].name,
                        limit.text);
   }
-  if (spec.storage_limit.value > 0 && use_of(pod).storage > spec.storage_limit.value) {
+  if (spec.storage_limit.value > 0 && use_of(pod).disk() > spec.storage_limit.value) {
     return fmt::format("Pod ephemeral local storage usage exceeds the total limit of containers {}. ",
                        spec.storage_limit.text);
   }
   for (size_t i = spec.init_count; i < spec.regular_end(); ++i) {
     const Amount& limit = spec.containers[i].storage_limit;
-    if (limit.value == 0 || use_of(pod, i).storage <= limit.value) continue;
+    if (limit.value == 0 || use_of(pod, i).disk() <= limit.value) continue;
     return fmt::format("Container {} exceeded its local ephemeral storage limit \"{}\". ", spec.containers[i].name,
                        limit.text);
   }
@@ -370,16 +348,9 @@ std::vector<Pod*> Manager::ranked_for(const Starved& starved) {
   for (const Slot& slot : slots_) {
     Pod* pod = slot.pod.get();
     if (pod == nullptr || pod->stage != Stage::kActive || pod->work == Work::kAdmitting) continue;
-    const ContainerUse use = use_of(*pod);
-    Rank r{pod, false, pod->spec->priority, 0};
-    if (starved.signal == EvictionSignal::kPid) {
-      r.beyond = use.pids;
-    } else {
-      const int64_t amount = starved.signal == EvictionSignal::kMemory ? use.memory : use.storage;
-      r.beyond = amount - request_of(*pod, starved.resource);
-      r.over = r.beyond > 0;
-    }
-    ranks.push_back(r);
+    // Nobody requests files; processes are not compared with requests at all.
+    const int64_t beyond = amount_in(use_of(*pod), starved.resource) - request_of(*pod, starved.resource);
+    ranks.push_back({pod, starved.signal != EvictionSignal::kPid && beyond > 0, pod->spec->priority, beyond});
   }
   std::stable_sort(ranks.begin(), ranks.end());
   std::vector<Pod*> out;
@@ -400,12 +371,12 @@ std::string Manager::low_message(const Pod& pod, const Starved& starved, std::st
     notes.emplace_back("offending_pod_usage", used);
   }
   std::string names, amounts;
-  for (size_t i = 0; i < pod.spec->regular_end() && starved.signal != EvictionSignal::kPid; ++i) {
+  for (size_t i = 0; i < pod.spec->regular_end() && (memory || starved.resource == kDisk); ++i) {
     if (pod.runs[i].now.state != RunState::kRunning) continue;
     const ContainerSpec& spec = pod.granted().containers[i];
-    const ContainerUse use = use_of(pod, i);
-    add_offender({spec.name, memory ? use.memory : use.storage, memory ? &spec.memory_request : &spec.storage_request},
-                 starved.resource, &message, &names, &amounts);
+    add_offender(
+        {spec.name, amount_in(use_of(pod, i), starved.resource), memory ? &spec.memory_request : &spec.storage_request},
+        starved.resource, &message, &names, &amounts);
   }
   notes.emplace_back("offending_containers", names);
   notes.emplace_back("offending_containers_usage", amounts);

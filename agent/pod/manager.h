@@ -201,11 +201,8 @@ class Manager final : public PodManager {
   void admission_goes_on(Pod& pod);
 
   // evicting.cc
-  struct ContainerUse {
-    int64_t memory = 0, storage = 0, pids = 0;
-  };
-  ContainerUse use_of(const Pod& pod, size_t index) const;
-  ContainerUse use_of(const Pod& pod) const;
+  ResourceUse use_of(const Pod& pod, size_t index) const;
+  ResourceUse use_of(const Pod& pod) const;
   static int64_t volume_use(const Pod& pod, size_t index);
   void measure_volumes(Pod& pod);
   Observations observe_node() const;

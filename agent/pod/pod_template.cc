@@ -231,7 +231,8 @@ void check_declared(const Json& pod, const std::string& container, PodTemplate* 
 
 bool tells_use(const Script& s) {
   const bool drawn = s.draws != nullptr && s.draws->memory;
-  return drawn || !s.memory.empty() || !s.storage.empty() || !s.pids.empty() || !s.volumes.empty();
+  const bool disk = !s.storage.empty() || !s.logs.empty() || !s.inodes.empty() || !s.volumes.empty();
+  return drawn || disk || !s.memory.empty() || !s.pids.empty();
 }
 
 void read_resize_policy(const Json& container, ContainerSpec* out) {

@@ -49,6 +49,13 @@ const ContainerView* PodView::find(std::string_view container) const {
   return nullptr;
 }
 
+ResourceUse PodView::use() const {
+  ResourceUse sum;
+  for (const ContainerView& c : containers) sum += c.use;
+  for (const VolumeView& v : volumes) sum.storage += v.used;
+  return sum;
+}
+
 PodView Manager::view_of(const Pod& pod) const {
   PodView v;
   v.ns = pod.ns();
@@ -62,7 +69,10 @@ PodView Manager::view_of(const Pod& pod) const {
   for (size_t i = 0; i < pod.runs.size(); ++i) {
     v.containers.push_back(container_view(pod, i, *options_));
     v.containers.back().probes = tallies_of(pod, i);
+    v.containers.back().use = use_of(pod, i);
   }
+  for (size_t i = 0; i < pod.spec->empty_dirs.size(); ++i)
+    v.volumes.push_back({pod.spec->empty_dirs[i].name, volume_use(pod, i)});
   return v;
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "agent/behavior/behavior.h"
+#include "agent/pod/pressure.h"
 #include "agent/pod/probe_tally.h"
 #include "base/clock.h"
 
@@ -37,6 +38,13 @@ struct ContainerView {
   std::string resources;  // {"limits":{...},"requests":{...}}, "{}" when none
   std::string id;         // "containerd://..." of the newest attempt; empty: never created
   ProbeTallies probes;    // of all attempts
+  ResourceUse use;        // now, as the node's eviction counts it; nothing while it does not run
+};
+
+// An emptyDir volume as its node has measured it last.
+struct VolumeView {
+  std::string name;
+  int64_t used = 0;  // bytes
 };
 
 struct PodView {
@@ -46,8 +54,11 @@ struct PodView {
   WallTime start_time;  // zero: no status yet
   std::string phase;
   std::vector<ContainerView> containers;  // init containers first
+  std::vector<VolumeView> volumes;        // emptyDir volumes
 
   const ContainerView* find(std::string_view container) const;
+  // Of all that runs, and of the volumes: what the node's eviction counts.
+  ResourceUse use() const;
 };
 
 // Which pods describe() is asked for; an empty name means all.

@@ -11,6 +11,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   auto read = agent::parse_thresholds(text);
   std::vector<agent::EvictionThreshold> soft = agent::parse_thresholds("memory.available<1Gi").value();
   (void)agent::parse_soft_grace(text, &soft);
+  (void)agent::parse_minimum_reclaim(text, &soft);
   if (!read.ok()) return 0;
   agent::EvictionRules rules;
   rules.thresholds = std::move(read).value();
@@ -25,5 +26,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 std::vector<std::string> fuzz_seeds() {
   return {
       "memory.available<100Mi,nodefs.available<10%,nodefs.inodesFree<5%,imagefs.available<15%,imagefs.inodesFree<5%",
-      " pid.available < 5% ", "memory.available=1m30s,nodefs.available=2m", "memory.available<1e99"};
+      " pid.available < 5% ", "memory.available=1m30s,nodefs.available=2m", "memory.available<1e99",
+      "memory.available=500Mi,nodefs.inodesFree=5%"};
 }

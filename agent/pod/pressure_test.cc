@@ -31,10 +31,12 @@ Json pod_of(std::string_view name, std::string_view behavior, std::string_view r
 
 TEST(Thresholds, AreReadAsAKubeletsFlags) {
   const auto read = agent::parse_thresholds(
-      "memory.available<200Mi, nodefs.available<10.5%,nodefs.inodesFree<5%,"
-      "imagefs.available<0%,pid.available<1k");
+      "memory.available<200Mi, nodefs.available<10.5%,pid.available<1k,"
+      "imagefs.available<0%,nodefs.inodesFree<5%");
   ASSERT_TRUE(read.ok()) << read.error().message();
-  ASSERT_EQ(read->size(), 3u);
+  ASSERT_EQ(read->size(), 4u);
+  EXPECT_EQ((*read)[3].signal, EvictionSignal::kNodeInodes);
+  EXPECT_FLOAT_EQ((*read)[3].share, 0.05F);
   EXPECT_EQ((*read)[0].signal, EvictionSignal::kMemory);
   EXPECT_EQ((*read)[0].amount, 200 << 20);
   EXPECT_EQ((*read)[0].text, "200Mi");
@@ -58,6 +60,54 @@ TEST(Thresholds, NonsenseIsNamed) {
   EXPECT_THAT(agent::parse_soft_grace("memory.available=soon", &soft).message(), HasSubstr("a duration like 1m30s"));
   EXPECT_TRUE(agent::parse_soft_grace("memory.available=1m30s", &soft).ok());
   EXPECT_EQ(soft[0].grace, std::chrono::seconds(90));
+  const auto reclaim = [&soft](std::string_view text) {
+    return std::string(agent::parse_minimum_reclaim(text, &soft).message());
+  };
+  EXPECT_THAT(reclaim("disk=1Gi"), HasSubstr("eviction signal \"disk\": known are memory.available"));
+  EXPECT_THAT(reclaim("memory.available=-1Gi"), HasSubstr("a quantity like 500Mi or a share like 5% is expected"));
+  EXPECT_THAT(reclaim("memory.available=0%"), HasSubstr("a quantity like 500Mi or a share like 5% is expected"));
+  EXPECT_TRUE(agent::parse_minimum_reclaim("memory.available=10%,pid.available=5", &soft).ok());
+  EXPECT_FLOAT_EQ(soft[0].reclaim_share, 0.1F);
+}
+
+TEST(PressureMonitor, WhatItActedOnStaysMetUntilEnoughIsReclaimed) {
+  agent::EvictionRules rules;
+  rules.thresholds = agent::parse_thresholds("memory.available<100").value();
+  ASSERT_TRUE(agent::parse_minimum_reclaim("memory.available=50", &rules.thresholds).ok());
+  agent::PressureMonitor monitor;
+  const auto look = [&](int64_t available, int second) {
+    agent::Observations seen;
+    seen[static_cast<size_t>(EvictionSignal::kMemory)] = agent::Observation{available, 1000};
+    return monitor.look(rules, seen, TimePoint{} + std::chrono::seconds(second)).has_value();
+  };
+  EXPECT_FALSE(look(120, 0));  // not met: nothing has to be won back
+  EXPECT_TRUE(look(99, 10));
+  EXPECT_TRUE(look(120, 20));  // better, but not by 50
+  EXPECT_TRUE(look(149, 30));
+  EXPECT_EQ(monitor.pressure(), agent::kMemoryPressure);
+  EXPECT_FALSE(look(150, 40));
+  EXPECT_FALSE(look(120, 50));  // and from now on the threshold itself counts again
+  // The condition lasts for the transition period after the last time.
+  EXPECT_FALSE(look(150, 30 + 299));
+  EXPECT_EQ(monitor.pressure(), agent::kMemoryPressure);
+  EXPECT_FALSE(look(150, 30 + 300));
+  EXPECT_EQ(monitor.pressure(), 0u);
+  EXPECT_TRUE(monitor.at_rest());
+}
+
+TEST(PressureMonitor, ASoftThresholdThatWasNotActedOnHasNothingToReclaim) {
+  agent::EvictionRules rules;
+  rules.thresholds = agent::parse_thresholds("memory.available<100").value();
+  ASSERT_TRUE(agent::parse_soft_grace("memory.available=60s", &rules.thresholds).ok());
+  ASSERT_TRUE(agent::parse_minimum_reclaim("memory.available=50", &rules.thresholds).ok());
+  agent::PressureMonitor monitor;
+  agent::Observations seen;
+  seen[static_cast<size_t>(EvictionSignal::kMemory)] = agent::Observation{99, 1000};
+  EXPECT_FALSE(monitor.look(rules, seen, TimePoint{}));
+  seen[static_cast<size_t>(EvictionSignal::kMemory)] = agent::Observation{120, 1000};
+  EXPECT_FALSE(monitor.look(rules, seen, TimePoint{} + std::chrono::seconds(10)));
+  seen[static_cast<size_t>(EvictionSignal::kMemory)] = agent::Observation{99, 1000};
+  EXPECT_FALSE(monitor.look(rules, seen, TimePoint{} + std::chrono::seconds(65)));  // the grace began anew
 }
 
 class PressureTest : public ::testing::TestWithParam<bool> {
@@ -188,6 +238,72 @@ TEST_P(PressureTest, ADiskAndProcessIdsRunOut) {
   EXPECT_THAT(message(second, "writes"), HasSubstr("Container c was using 88Gi, request is 1Gi, has larger "
                                                    "consumption of ephemeral-storage. "));
   EXPECT_THAT(second.node_news(), ElementsAre("pressure DiskPressure", "reclaiming ephemeral-storage"));
+}
+
+TEST_P(PressureTest, FilesRunOut) {
+  FakeCluster cluster(options());
+  // 90 GiB allocatable are a disk of 100 GiB with 6553600 inodes, of which the system has 131072; a twentieth is left
+  // alone.
+  cluster.create(pod_of("writer", "inodes=6200000", "{}", ",\"priority\":5"));
+  cluster.create(pod_of("small", "inodes=100"));
+  cluster.run_for(std::chrono::seconds(20));
+  // Both have more files than they asked for, which nobody can: the least important one goes first, in vain.
+  EXPECT_EQ(message(cluster, "small"),
+            "The node was low on resource: inodes. Threshold quantity: 320Ki, available: 222428. ");
+  cluster.run_for(std::chrono::seconds(20));
+  EXPECT_EQ(message(cluster, "writer"),
+            "The node was low on resource: inodes. Threshold quantity: 320Ki, available: 222528. ");
+  EXPECT_THAT(cluster.node_news(), ElementsAre("pressure DiskPressure", "reclaiming inodes", "reclaiming inodes"));
+}
+
+TEST_P(PressureTest, EvictionGoesOnUntilTheMinimumIsReclaimed) {
+  FakeCluster::Options o = options();
+  ASSERT_TRUE(agent::parse_minimum_reclaim("memory.available=4Gi", &o.pods.eviction.thresholds).ok());
+  FakeCluster cluster(o);
+  cluster.create(pod_of("a", "memory=62Gi"));
+  cluster.create(pod_of("b", "memory=3Gi"));
+  cluster.create(pod_of("c", "memory=3Gi", "{}", ",\"priority\":1"));
+  cluster.run_for(std::chrono::seconds(60));
+  EXPECT_EQ(cluster.text("a", "status.reason"), "Evicted");
+  EXPECT_EQ(cluster.text("b", "status.phase"), "Running");  // 58 GiB are free again
+  o.pods.eviction.thresholds[0].reclaim_amount = 60LL << 30;
+  FakeCluster greedy(o);
+  greedy.create(pod_of("a", "memory=62Gi"));
+  greedy.create(pod_of("b", "memory=3Gi"));
+  greedy.create(pod_of("c", "memory=3Gi", "{}", ",\"priority\":1"));
+  greedy.run_for(std::chrono::seconds(60));
+  EXPECT_EQ(message(greedy, "b"),
+            "The node was low on resource: memory. Threshold quantity: 100Mi, available: 58Gi. Container c was using "
+            "3Gi, request is 0, has larger consumption of memory. ");
+  EXPECT_EQ(greedy.text("c", "status.phase"), "Running");
+}
+
+TEST_P(PressureTest, WhatANodeTellsOfUseIsWhatItEvictsBy) {
+  FakeCluster cluster(options());
+  cluster.create(pod_of("a", "storage=2Gi logs=1Gi inodes=500 pids=9 memory=curve(0s:1Gi,1h:2Gi) volume:cache=3Gi",
+                        "{}", ",\"volumes\":[{\"name\":\"cache\",\"emptyDir\":{}}]"));
+  cluster.run_for(std::chrono::minutes(3));  // volumes are measured by then
+  const auto pods = cluster.manager().describe({});
+  ASSERT_EQ(pods.size(), 1u);
+  EXPECT_EQ(pods[0].containers[0].use.storage, 2LL << 30);
+  EXPECT_EQ(pods[0].containers[0].use.logs, 1LL << 30);
+  ASSERT_EQ(pods[0].volumes.size(), 1u);
+  EXPECT_EQ(pods[0].volumes[0].used, 3LL << 30);
+  const agent::ResourceUse use = pods[0].use();
+  EXPECT_EQ(use.disk(), 6LL << 30);
+  EXPECT_EQ(use.inodes, 500);
+  EXPECT_EQ(use.pids, 9);
+  // The threshold that this use just meets evicts the pod: both count the same.
+  const int64_t left = (100LL << 30) - use.disk();
+  for (const auto& [limit, phase] : {std::pair(left, "Running"), std::pair(left + 1, "Failed")}) {
+    FakeCluster::Options o = options();
+    o.pods.eviction.thresholds = {{EvictionSignal::kNodeFs, 0, {}, 0.1F, Duration(0)},
+                                  {EvictionSignal::kImageFs, limit, std::to_string(limit), 0, Duration(0)}};
+    FakeCluster judge(o);
+    judge.create(pod_of("a", "storage=2Gi logs=4Gi"));
+    judge.run_for(std::chrono::seconds(30));
+    EXPECT_EQ(judge.text("a", "status.phase"), phase) << limit;
+  }
 }
 
 TEST_P(PressureTest, LimitsOfLocalStorage) {

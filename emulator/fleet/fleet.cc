@@ -253,6 +253,7 @@ Status RunningFleet::start_node_server(const kube::ClientConfig& client) {
   parts.node_credentials = options_.identity.per_node;
   parts.ask_for_client_ca = !options_.full_fidelity;
   parts.seed = options_.seed;
+  parts.eviction = options_.pods.eviction;
   parts.notice = callbacks_.notice;
   return node_server_->start(std::move(parts));
 }

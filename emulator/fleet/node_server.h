@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/pod/pressure.h"
 #include "base/metrics.h"
 #include "base/status.h"
 #include "emulator/fleet/identity.h"
@@ -66,6 +67,7 @@ class NodeServer {
     // cluster's.
     bool ask_for_client_ca = true;
     uint64_t seed = 1;
+    agent::EvictionRules eviction;  // that the nodes follow
     std::function<void(const std::string&)> notice;
   };
 

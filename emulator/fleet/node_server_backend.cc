@@ -53,6 +53,7 @@ kubelet_api::NodeInfo NodeServerBackend::node(kubelet_api::NodeId node) const {
   info.identity = parts_.names->identity(node);
   info.node = &node_class.node_template();
   info.allocatable = &node_class.allocatable();
+  info.eviction = &parts_.eviction;
   info.started = started_;
   info.seed = parts_.seed;
   return info;

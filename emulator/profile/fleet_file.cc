@@ -133,6 +133,20 @@ void check_networks(const FleetSpec& f, std::vector<ObjectReader>* readers, bool
   }
 }
 
+agent::EvictionRules read_eviction(ObjectReader* spec) {
+  agent::EvictionRules rules;
+  if (const std::string hard = spec->text("evictionHard"); !hard.empty()) {
+    auto thresholds = agent::parse_thresholds(hard);
+    if (!thresholds.ok()) spec->complain("evictionHard", hard, thresholds.error().message());
+    if (thresholds.ok()) rules.thresholds = std::move(thresholds).value();
+  }
+  const std::string reclaim = spec->text("evictionMinimumReclaim");
+  if (const Status bad = agent::parse_minimum_reclaim(reclaim, &rules.thresholds); !bad.ok())
+    spec->complain("evictionMinimumReclaim", reclaim, bad.message());
+  rules.transition = spec->duration("evictionPressureTransitionPeriod", rules.transition);
+  return rules;
+}
+
 void read_spec(ObjectReader spec, const TextLoader& load, FleetSpec* f) {
   f->region = spec.text("region", "us-west-2");
   f->zones = spec.text_list("zones");
@@ -143,11 +157,7 @@ void read_spec(ObjectReader spec, const TextLoader& load, FleetSpec* f) {
   f->seed = static_cast<uint64_t>(spec.integer("seed", 0, INT64_MAX, 1));
   if (spec.has("events")) f->events = read_events(&spec);
   f->device_plugins = spec.boolean("devicePlugins", false);
-  if (const std::string hard = spec.text("evictionHard"); !hard.empty()) {
-    auto thresholds = agent::parse_thresholds(hard);
-    if (!thresholds.ok()) spec.complain("evictionHard", hard, thresholds.error().message());
-    if (thresholds.ok()) f->eviction.thresholds = std::move(thresholds).value();
-  }
+  f->eviction = read_eviction(&spec);
   f->second_pod_cidr = spec.text("secondPodCIDR");
   f->second_is_primary = spec.one_of("primaryFamily", {"ipv4", "ipv6"}, "ipv4") == "ipv6";
   if (f->second_is_primary && f->second_pod_cidr.empty())

@@ -208,16 +208,21 @@ TEST(FleetFile, WhatNodesDoBesides) {
   const std::string tail = "  groups:\n  - {count: 5, profile: m5.large}\n";
   const auto f = parse_fleet_file(
       "apiVersion: ghostfleet.dev/v1alpha1\nkind: Fleet\nmetadata: {name: d}\nspec:\n  devicePlugins: true\n"
-      "  evictionHard: memory.available<1Gi,pid.available<10%\n  secondPodCIDR: fd00::/48\n  primaryFamily: ipv6\n" +
+      "  evictionHard: memory.available<1Gi,pid.available<10%\n  evictionMinimumReclaim: memory.available=2Gi\n"
+      "  evictionPressureTransitionPeriod: 30s\n  secondPodCIDR: fd00::/48\n  primaryFamily: ipv6\n" +
           tail,
       "f.yaml");
   ASSERT_TRUE(f.ok()) << f.error().message();
   EXPECT_TRUE(f->device_plugins);
   ASSERT_EQ(f->eviction.thresholds.size(), 2u);
   EXPECT_EQ(f->eviction.thresholds[0].text, "1Gi");
+  EXPECT_EQ(f->eviction.thresholds[0].reclaim_amount, 2LL << 30);
+  EXPECT_EQ(f->eviction.transition, std::chrono::seconds(30));
   EXPECT_EQ(f->second_pod_cidr, "fd00::/48");
   EXPECT_TRUE(f->second_is_primary);
   EXPECT_NE(complaint("  evictionHard: memory<1Gi\n" + tail).find("spec.evictionHard"), std::string::npos);
+  EXPECT_NE(complaint("  evictionMinimumReclaim: memory.available=much\n" + tail).find("spec.evictionMinimumReclaim"),
+            std::string::npos);
   EXPECT_NE(complaint("  primaryFamily: ipv6\n" + tail).find("secondPodCIDR with an IPv6 network is needed"),
             std::string::npos);
 }
