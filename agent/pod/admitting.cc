@@ -67,10 +67,14 @@ void Manager::on_fresh_node(Pod& pod, const ApiResponse& response) {
   }
 }
 
-void Manager::begin_life(Pod& pod) {
+void Manager::tell_problems(Pod& pod) {
   for (const auto& [annotation, problem] : pod.spec->problems) {
     tell(pod, true, "InvalidBehavior", "annotation " + annotation + ": " + problem);
   }
+}
+
+void Manager::begin_life(Pod& pod) {
+  tell_problems(pod);
   sync(pod);
 }
 

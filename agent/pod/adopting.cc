@@ -58,12 +58,13 @@ const Json* find_condition(const Json& pod, std::string_view type) {
 void Manager::read_conditions(Pod& pod, const Json& json) {
   const Json* scheduled = find_condition(json, "PodScheduled");
   if (scheduled != nullptr && pod.start_time == 0) pod.scheduled_by_other = true;
-  pod.gates_true = pod.gates_known = 0;
+  pod.gates_true = pod.gates_known = pod.gates_unknown = 0;
   for (size_t i = 0; i < pod.spec->readiness_gates.size(); ++i) {
     const Json* gate = find_condition(json, pod.spec->readiness_gates[i]);
     if (gate == nullptr) continue;
     pod.gates_known |= 1U << i;
     if (get_string(*gate, "status") == "True") pod.gates_true |= 1U << i;
+    if (get_string(*gate, "status") == "Unknown") pod.gates_unknown |= 1U << i;
   }
 }
 

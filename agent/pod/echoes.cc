@@ -3,8 +3,26 @@
 
 #include "agent/node/json_scan.h"
 #include "agent/pod/manager.h"
+#include "base/hash.h"
 
 namespace ghostfleet::agent {
+
+namespace {
+
+uint32_t hash_labels(std::string_view labels, std::string_view annotations) {
+  return static_cast<uint32_t>(hash_text(annotations, hash_text(labels)));
+}
+
+}  // namespace
+
+// Of the labels and annotations of a pod: a kubelet looks at the pod again when they change.
+uint32_t Manager::labels_of(const kube::Json& pod) {
+  const auto text = [&](std::string_view path) {
+    const kube::Json* found = kube::find_path(pod, path);
+    return found != nullptr ? kube::to_json(*found) : std::string();
+  };
+  return hash_labels(text("metadata.labels"), text("metadata.annotations"));
+}
 
 void Manager::on_pod_text(std::string_view text) {
   const std::string_view metadata = scan_member(text, "metadata");
@@ -26,6 +44,8 @@ bool Manager::take_echo(Pod& pod, std::string_view metadata, std::string_view st
   const char* end = generation.data() + generation.size();
   if (!generation.empty() && std::from_chars(generation.data(), end, number).ptr != end) return false;
   if (number != pod.generation) return false;
+  const uint32_t labels = hash_labels(scan_member(metadata, "labels"), scan_member(metadata, "annotations"));
+  if (labels != pod.labels) return false;
   if (!pod.deleting && !scan_member(metadata, "deletionTimestamp").empty()) return false;
   const std::string_view phase = scan_string(scan_member(status, "phase"));
   uint8_t drift = phase == phase_name(pod.shown) ? 0 : 1U << kConditions;

@@ -1,6 +1,8 @@
 #include "agent/pod/manager.h"
 
 #include <algorithm>
+#include <tuple>
+#include <utility>
 
 #include "agent/pod/static_pod.h"
 #include "base/hash.h"
@@ -173,6 +175,7 @@ Pod& Manager::new_pod(const Json& json, std::string_view ns, std::string_view na
   pod.spec = intern_template(json, options_->commands, options_->behaviors.get());
   pod.runs = std::vector<ContainerRun>(pod.spec->containers.size());
   pod.qos = read_qos(json);
+  pod.labels = labels_of(json);
   return pod;
 }
 
@@ -195,16 +198,18 @@ void Manager::add_pod(const Json& json, std::string_view ns, std::string_view na
 
 void Manager::update_pod(Pod& pod, const Json& json) {
   const int64_t before = pod.generation;
+  const uint32_t labels = std::exchange(pod.labels, labels_of(json));
+  const bool relabelled = labels != pod.labels;
   read_meta(pod, json);
   // What has ended is not looked at again.
   if (pod.stage == Stage::kFinished) pod.generation = before;
-  const auto gates = std::make_pair(pod.gates_true, pod.gates_known);
+  const auto gates_of = [](const Pod& p) { return std::tuple(p.gates_true, p.gates_known, p.gates_unknown); };
+  const auto gates = gates_of(pod);
   read_conditions(pod, json);
   take_deletion(pod, json);
   const bool takes_specs = pod.stage == Stage::kActive && !pod.deleting && pod.work != Work::kAdmitting;
-  if (takes_specs && pod.generation != before) take_new_spec(pod, json);
-  if (pod.stage == Stage::kActive && std::make_pair(pod.gates_true, pod.gates_known) != gates)
-    request_sync(pod, host_.now());
+  if (takes_specs && (pod.generation != before || relabelled)) take_new_spec(pod, json);
+  if (pod.stage == Stage::kActive && gates_of(pod) != gates) request_sync(pod, host_.now());
   note_drift(pod, find_drift(pod, json));
   settle(pod);
 }

@@ -80,6 +80,7 @@ class Manager final : public PodManager {
   void stop_when_possible(Pod& pod);
   void accept(Pod& pod, const kube::Json& json);
   void judge(Pod& pod, const kube::Json& json, bool node_is_fresh);
+  void tell_problems(Pod& pod);
   void begin_life(Pod& pod);
   void on_fresh_node(Pod& pod, const ApiResponse& response);
   void reject(Pod& pod, std::string reason, const std::string& message);
@@ -102,6 +103,7 @@ class Manager final : public PodManager {
   void read_conditions(Pod& pod, const kube::Json& json);
   uint8_t find_drift(const Pod& pod, const kube::Json& json) const;
   void note_drift(Pod& pod, uint8_t drift);
+  static uint32_t labels_of(const kube::Json& pod);
   bool take_echo(Pod& pod, std::string_view metadata, std::string_view status);
   void apply_drift(Pod& pod);
 
@@ -116,6 +118,7 @@ class Manager final : public PodManager {
   static StopReason why_stop(const Pod& pod, size_t index);
   bool kill_what_must(Pod& pod);
   bool run_ephemerals(Pod& pod);
+  static bool init_is_done(const Pod& pod, size_t index);
   bool run_inits(Pod& pod);
   void run_regulars(Pod& pod);
   void finish_pass(Pod& pod);
@@ -138,6 +141,7 @@ class Manager final : public PodManager {
   Start start(Pod& pod, size_t index);
   bool back_off(Pod& pod, size_t index);
   Start ensure_image(Pod& pod, size_t index);
+  static ContainerRun& pulls_of(Pod& pod, size_t index);
   Start pull(Pod& pod, size_t index);
   void pull_ends(Pod& pod);
   static PullTicket ticket_of(const Pod& pod);
@@ -154,6 +158,7 @@ class Manager final : public PodManager {
   void begin_probing(Pod& pod, size_t index);
   void begin_probe(Pod& pod, size_t index, ProbeKind kind);
   void probe(Pod& pod, size_t index, ProbeKind kind);
+  void await_failed_probes(Pod& pod, size_t index);
   void probe_passed(Pod& pod, size_t index, ProbeKind kind);
   void probe_failed(Pod& pod, size_t index, ProbeKind kind);
   void rest_until_it_fails(Pod& pod, size_t index, ProbeKind kind);
@@ -178,6 +183,9 @@ class Manager final : public PodManager {
 
   // resizing.cc
   void take_new_spec(Pod& pod, const kube::Json& json);
+  static void keep_scripts(Pod& pod, const PodTemplate& old);
+  static void place_ephemerals(Pod& pod, const PodTemplate& old, const PodTemplate& fresh);
+  static void reset_backoffs(Pod& pod, const PodTemplate& old, const PodTemplate& fresh);
   bool resources_differ(const PodTemplate& a, const PodTemplate& b) const;
   void consider_resize(Pod& pod);
   void grant_resize(Pod& pod);

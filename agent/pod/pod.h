@@ -101,19 +101,20 @@ struct ContainerRun {
   uint8_t reason_detail = 0;
   bool unhealthy = false;  // a probe failed too often: to be killed and started again
   ProbeKind failed_probe = ProbeKind::kLiveness;
-  uint32_t image_hash = 0;              // of the image it was made with
-  uint32_t script_from = 0;             // the attempt at which its script begins
-  std::unique_ptr<const Script> drawn;  // of this attempt, when its script leaves something to chance
-  bool stale_started = false;           // `started` is still that of the container before
-  bool fresh = false;                   // made, and its probes do not know it yet
-  bool passed_at_start = false;         // its startup probe, if it has one, was part of the start
-  bool tried = false;                   // in this pass of the worker
+  uint32_t image_hash = 0;   // of the image it was made with
+  uint32_t script_from = 0;  // the attempt at which its script begins
+  // Of this attempt, when its script leaves something to chance, or has been changed since.
+  std::unique_ptr<const Script> drawn;
+  bool stale_started = false;  // `started` is still that of the container before
+  bool fresh = false;          // made, and its probes do not know it yet
+  bool passed_at_start = false;  // its startup probe, if it has one, was part of the start
+  bool tried = false;          // in this pass of the worker
   bool killed_in_pass = false;
   bool must_restart = false;   // stopped in this pass to be started again
   bool image_ready = false;    // pulled in this pass
   bool objects_ready = false;  // fetched in this pass
   Backoff backoff, image_backoff;
-  TimePoint pull_failed_at;
+  TimePoint pull_began, pull_failed_at;
   std::unique_ptr<Probing> probing;       // while it runs, when it has probes
   std::unique_ptr<ProbeTallies> tallied;  // of all attempts, as far as probing->counted says
 };
@@ -285,6 +286,7 @@ struct Pod {
   std::array<char, 6> suffix{};  // of the token volume
   uint32_t slot = 0;
   uint32_t ip_index = UINT32_MAX;
+  uint32_t labels = 0;  // hash of its labels and annotations
   uint64_t resource_version = 0;
   int64_t generation = 0;  // of the spec acted on
   int64_t start_time = 0;  // wall seconds, 0: no status yet
@@ -309,10 +311,10 @@ struct Pod {
   bool ended_by_other : 1 = false;   // another writer gave it the terminal phase that it shows
   uint8_t refused = 0;               // status writes answered 403 in a row
   uint8_t drift = 0;                 // bits of conditions that others overwrote
-  uint32_t gates_true = 0,
-           gates_known = 0;  // bits of readiness gates: True, and there at all
-  uint32_t busy_with = 0;    // container being pulled or fetched
-  Duration pass_delay{0};    // wait before the next try
+  // Bits of readiness gates: True, there at all, and Unknown.
+  uint32_t gates_true = 0, gates_known = 0, gates_unknown = 0;
+  uint32_t busy_with = 0;  // container being pulled or fetched
+  Duration pass_delay{0};  // wait before the next try
 
   std::array<Condition, kConditions> conditions;
   std::vector<ContainerRun> runs;  // as spec->containers

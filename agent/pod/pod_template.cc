@@ -243,15 +243,16 @@ void read_resize_policy(const Json& container, ContainerSpec* out) {
 }
 
 // Images are taken to run as root unless the pod says otherwise.
-bool runs_as_root_against_its_will(const Json& pod, const Json& container) {
+void read_not_root(const Json& pod, const Json& container, ContainerSpec* out) {
   const auto find = [&](std::string_view key) {
     const Json* own = kube::find_path(container, "securityContext." + std::string(key));
     return own != nullptr && !own->is_null() ? own : kube::find_path(pod, "spec.securityContext." + std::string(key));
   };
   const Json* wanted = find("runAsNonRoot");
-  if (wanted == nullptr || !wanted->is_bool() || !wanted->get_bool()) return false;
+  if (wanted == nullptr || !wanted->is_bool() || !wanted->get_bool()) return;
   const Json* user = find("runAsUser");
-  return user == nullptr || !user->is_int64() || user->get_int64() == 0;
+  out->root_by_spec = user != nullptr && user->is_int64() && user->get_int64() == 0;
+  out->not_root = out->root_by_spec || user == nullptr || !user->is_int64();
 }
 
 // Resources with a domain that is not Kubernetes' own.
@@ -288,7 +289,7 @@ ContainerSpec read_container(const Json& pod, const Json& json, bool init, Resta
   c.probes[static_cast<int>(ProbeKind::kLiveness)] = read_probe(json, "livenessProbe", ProbeWord::kLive);
   c.post_start = read_hook(json, "lifecycle.postStart");
   c.pre_stop = read_hook(json, "lifecycle.preStop");
-  c.not_root = runs_as_root_against_its_will(pod, json);
+  read_not_root(pod, json, &c);
   read_resize_policy(json, &c);
   read_variables(json, &c);
   c.resources = render_resources(json);
@@ -363,13 +364,26 @@ std::vector<uint32_t> sorted_by_name(const PodTemplate& t, size_t from, size_t t
 }
 
 constexpr size_t kLongestName = 63;  // a container's
+constexpr size_t kShortestWord = 4;  // of which one can say that it is misspelt: d is not a slip for c
+
+std::string without_digits(std::string_view text) {
+  std::string out(text);
+  std::erase_if(out, [](char c) { return c >= '0' && c <= '9'; });
+  return out;
+}
+
+// debug-2 is another container than debug-1.
+bool misspells(std::string_view name, std::string_view container) {
+  return name.size() >= kShortestWord && name.size() <= kLongestName && looks_like(name, container) &&
+         without_digits(name) != without_digits(container);
+}
 
 // An annotation may be for a debug container that comes later. It is told when the name looks like one of the pod's
 // containers, or like what people take for its name.
 bool may_mean(std::string_view name, const ContainerSpec& container, std::string_view pod_name) {
   const std::string_view image = std::string_view(container.image).substr(container.image.rfind('/') + 1);
-  return (name.size() <= kLongestName && looks_like(name, container.name)) ||
-         name == image.substr(0, image.find_first_of(":@")) || name == pod_name || name == "CONTAINER";
+  return misspells(name, container.name) || name == image.substr(0, image.find_first_of(":@")) || name == pod_name ||
+         name == "CONTAINER";
 }
 
 void tell_strays(const Json& pod, PodTemplate* out) {

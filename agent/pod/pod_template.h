@@ -101,7 +101,8 @@ struct ContainerSpec {
   Hook post_start, pre_stop;
   bool cpu_restarts = false,
        memory_restarts = false;      // resizePolicy RestartContainer
-  bool not_root = false;             // runAsNonRoot without a numeric user of its own
+  bool not_root = false;             // runAsNonRoot, but its user is root
+  bool root_by_spec = false;         // because runAsUser says so
   std::vector<ObjectRef> variables;  // needed by env and envFrom
   Script script;
   Amount memory_request, storage_request, storage_limit;

@@ -210,6 +210,15 @@ void Manager::probe(Pod& pod, size_t index, ProbeKind kind) {
   const int k = static_cast<int>(kind);
   const TimePoint due = run.probing->due[k];
   run.probing->due[k] = kNever;
+  if (run.now.state == RunState::kExited) {
+    // Once its end was told.
+    if (run.shown.state == RunState::kExited) {
+      request_sync(pod, host_.now());
+    } else {
+      run.probing->due[k] = probe_tick(pod, index, kind, due);
+    }
+    return;
+  }
   // Liveness and startup end when the pod begins to stop.
   if (run.now.state != RunState::kRunning || run.unhealthy) return;
   if (pod.stage != Stage::kActive && kind != ProbeKind::kReadiness) return;
@@ -240,6 +249,22 @@ void Manager::rest_until_it_fails(Pod& pod, size_t index, ProbeKind kind) {
   due = fail == Duration(0) ? kNever : probe_tick(pod, index, kind, host_.now() + (fail - age) - Duration(1));
 }
 
+// A probe that passed fails at its next turn after the container's end, and the pod is looked at once more for it.
+void Manager::await_failed_probes(Pod& pod, size_t index) {
+  const ContainerSpec& spec = pod.spec->containers[index];
+  ContainerRun& run = pod.runs[index];
+  if (pod.stage != Stage::kActive || run.unhealthy || !has_probes(spec)) {
+    run.probing.reset();
+    return;
+  }
+  if (run.probing == nullptr) run.probing = std::make_unique<Probing>();
+  const bool passed[kProbeKinds] = {run.now.started && !run.stale_started, run.now.ready, run.now.started};
+  for (int k = 0; k < kProbeKinds; ++k) {
+    const bool turns = spec.probes[k].present && passed[k];
+    run.probing->due[k] = turns ? probe_tick(pod, index, static_cast<ProbeKind>(k), host_.now()) : kNever;
+  }
+}
+
 void Manager::probe_passed(Pod& pod, size_t index, ProbeKind kind) {
   const ProbeSpec& probe = pod.spec->containers[index].probes[static_cast<int>(kind)];
   ContainerRun& run = pod.runs[index];
@@ -262,6 +287,7 @@ void Manager::probe_passed(Pod& pod, size_t index, ProbeKind kind) {
     if (!spec.probes[static_cast<int>(ProbeKind::kReadiness)].present) run.now.ready = true;
     begin_probing(pod, index);
   }
+  show_probed(pod, index, host_.wall_now());
   request_sync(pod, host_.now());
 }
 
@@ -278,6 +304,7 @@ void Manager::probe_failed(Pod& pod, size_t index, ProbeKind kind) {
   if (kind == ProbeKind::kReadiness) {
     if (run.now.ready) request_sync(pod, host_.now());
     run.now.ready = false;
+    show_probed(pod, index, host_.wall_now());
     return;
   }
   // This worker waits for another container; the others ask until it has stopped.

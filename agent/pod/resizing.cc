@@ -69,12 +69,53 @@ std::vector<const PodTemplate*> Manager::templates_beside(const Pod& pod) const 
   return out;
 }
 
+// What a container does was settled when it was made, whatever its annotation says now.
+void Manager::keep_scripts(Pod& pod, const PodTemplate& old) {
+  for (size_t i = 0; i < pod.runs.size(); ++i) {
+    ContainerRun& run = pod.runs[i];
+    if (run.now.state == RunState::kRunning && run.drawn == nullptr)
+      run.drawn = std::make_unique<const Script>(old.containers[i].script);
+  }
+}
+
+// Ephemeral containers are added, and not always at the end.
+void Manager::place_ephemerals(Pod& pod, const PodTemplate& old, const PodTemplate& fresh) {
+  const size_t kept = old.regular_end();
+  std::vector<ContainerRun> runs(fresh.containers.size());
+  std::move(pod.runs.begin(), pod.runs.begin() + static_cast<std::ptrdiff_t>(kept), runs.begin());
+  uint32_t busy_with = pod.busy_with;
+  for (size_t i = kept; i < pod.runs.size(); ++i) {
+    for (size_t j = kept; j < runs.size(); ++j) {
+      if (old.containers[i].name != fresh.containers[j].name) continue;
+      runs[j] = std::move(pod.runs[i]);
+      if (pod.busy_with == i) busy_with = static_cast<uint32_t>(j);
+    }
+  }
+  pod.busy_with = busy_with;
+  pod.runs = std::move(runs);
+}
+
+// Waits belong to an image and to resources: with others a container begins anew.
+void Manager::reset_backoffs(Pod& pod, const PodTemplate& old, const PodTemplate& fresh) {
+  for (size_t i = 0; i < old.regular_end(); ++i) {
+    const ContainerSpec& a = old.containers[i];
+    const ContainerSpec& b = fresh.containers[i];
+    if (a.image != b.image) pod.runs[i].image_backoff = {};
+    if (a.image != b.image || a.resources != b.resources) pod.runs[i].backoff = {};
+  }
+}
+
 void Manager::take_new_spec(Pod& pod, const kube::Json& json) {
   std::shared_ptr<const PodTemplate> fresh = intern_template(json, options_->commands, options_->behaviors.get());
   if (fresh->init_count != pod.spec->init_count || fresh->regular_count() != pod.spec->regular_count()) return;
   if (fresh->containers.size() < pod.runs.size()) return;
-  pod.runs.resize(fresh->containers.size());  // ephemeral ones are added at the end
+  if (fresh != pod.spec) {
+    keep_scripts(pod, *pod.spec);
+    reset_backoffs(pod, *pod.spec, *fresh);
+  }
+  place_ephemerals(pod, *pod.spec, *fresh);
   const std::shared_ptr<const PodTemplate> old = std::exchange(pod.spec, std::move(fresh));
+  if (pod.spec->problems != old->problems) tell_problems(pod);
   if (pod.spec->active_deadline_seconds != old->active_deadline_seconds) check_deadline(pod);
   if (pod.stage != Stage::kActive) return;
   if (resources_differ(*old, *pod.spec)) {

@@ -85,12 +85,19 @@ Manager::Start Manager::ensure_image(Pod& pod, size_t index) {
   return pull(pod, index);
 }
 
+// A failed pull holds back all containers of the pod with that image: what is known of it is kept with the first one.
+ContainerRun& Manager::pulls_of(Pod& pod, size_t index) {
+  size_t first = 0;
+  while (pod.spec->containers[first].image != pod.spec->containers[index].image) ++first;
+  return pod.runs[first];
+}
+
 Manager::Start Manager::pull(Pod& pod, size_t index) {
   const ContainerSpec& spec = pod.spec->containers[index];
-  ContainerRun& run = pod.runs[index];
+  const ContainerRun& pulls = pulls_of(pod, index);
   const TimePoint now = host_.now();
   const int container = static_cast<int>(index);
-  if (run.image_backoff.waiting(run.pull_failed_at, now)) {
+  if (pulls.image_backoff.waiting(pulls.pull_failed_at, now)) {
     tell(pod, false, "BackOff", fmt::format("Back-off pulling image \"{}\"", spec.image), container);
     tell(pod, true, "Failed", "Error: ImagePullBackOff", container);
     return fail(pod, index, Why::kImagePullBackOff, error_delay());
@@ -99,7 +106,7 @@ Manager::Start Manager::pull(Pod& pod, size_t index) {
   pod.work = Work::kPulling;
   pod.work_due = images_.begin(ticket_of(pod), spec.image, now);  // kNever: its end is told
   pod.busy_with = static_cast<uint32_t>(index);
-  run.pull_failed_at = now;  // when it began, until it is over
+  pod.runs[index].pull_began = now;
   return Start::kBusy;
 }
 
@@ -130,12 +137,15 @@ void Manager::pull_ends(Pod& pod) {
   if (!result.error.empty()) {
     tell(pod, true, "Failed", fmt::format("Failed to pull image \"{}\": {}", spec.image, result.error), container);
     tell(pod, true, "Failed", "Error: ErrImagePull", container);
-    run.image_backoff.next(now, now);
-    run.pull_failed_at = now;
-    pod.more().set_pull_error(pod.busy_with, std::move(result.error));
+    ContainerRun& pulls = pulls_of(pod, index);
+    pulls.image_backoff.next(now, now);
+    pulls.pull_failed_at = now;
+    for (size_t i = 0; i < pod.runs.size(); ++i) {
+      if (pod.spec->containers[i].image == spec.image) pod.more().set_pull_error(i, result.error);
+    }
     fail(pod, index, Why::kErrImagePull, error_delay());
   } else {
-    const Duration whole = now - run.pull_failed_at;
+    const Duration whole = now - run.pull_began;
     const Duration own = std::min(whole, result.own);
     const auto text = [](Duration d) {
       return format_duration(std::chrono::duration_cast<std::chrono::milliseconds>(d));

@@ -156,7 +156,7 @@ void take_looks(Pod& pod) {
                        (run.now.state == RunState::kExited && will_restart(pod.spec->containers[i], run.now.end.code));
     // An init container that ended well is shown so, also a sidecar that will run again.
     const bool done = pod.spec->containers[i].init && run.now.state == RunState::kExited && run.now.end.code == 0;
-    if (pod.stage == Stage::kActive && waits && !done && run.reason != Why::kNone) {
+    if (!pod.deleting && waits && !done && run.reason != Why::kNone) {
       run.shown.why = run.reason;
       run.shown.detail = run.reason_detail;
       run.shown.backoff_seconds = static_cast<uint32_t>(run.backoff.current() / std::chrono::seconds(1));
@@ -247,6 +247,17 @@ void show_sandbox(Pod& pod, WallTime now) {
   pod.dirty = true;
 }
 
+void show_probed(Pod& pod, size_t index, WallTime now) {
+  Look& shown = pod.runs[index].shown;
+  const Look& truth = pod.runs[index].now;
+  if (shown.state != RunState::kRunning || shown.attempt != truth.attempt) return;
+  if (shown.ready == truth.ready && shown.started == truth.started) return;
+  shown.ready = truth.ready;
+  shown.started = truth.started;
+  pod.dirty = true;
+  set_ready(pod, pod.shown, now);
+}
+
 void show_end(Pod& pod) {
   pod.dirty = true;
   take_looks(pod);
@@ -281,14 +292,12 @@ std::string gates_message(const Pod& pod) {
     if ((pod.gates_true >> i & 1) != 0) continue;
     const std::string& gate = pod.spec->readiness_gates[i];
     if (!out.empty()) out += ", ";
-    out += (pod.gates_known >> i & 1) != 0 ? fmt::format(
-                                                 "the status of pod readiness gate \"{}\" is not "
-                                                 "\"True\", but False",
-                                                 gate)
-                                           : fmt::format(
-                                                 "corresponding condition of pod readiness gate "
-                                                 "\"{}\" does not exist.",
-                                                 gate);
+    if ((pod.gates_known >> i & 1) == 0) {
+      out += fmt::format("corresponding condition of pod readiness gate \"{}\" does not exist.", gate);
+    } else {
+      out += fmt::format("the status of pod readiness gate \"{}\" is not \"True\", but {}", gate,
+                         (pod.gates_unknown >> i & 1) != 0 ? "Unknown" : "False");
+    }
   }
   return out;
 }
@@ -356,10 +365,11 @@ std::string bad_image_name(std::string_view image) {
 }
 
 std::string not_root_failure(const Pod& pod, size_t index) {
-  return fmt::format(
-      "container has runAsNonRoot and image will run as root "
-      "(pod: \"{}_{}({})\", container: {})",
-      pod.name(), pod.ns(), pod.uid(), pod.spec->containers[index].name);
+  const ContainerSpec& spec = pod.spec->containers[index];
+  return fmt::format("{} (pod: \"{}_{}({})\", container: {})",
+                     spec.root_by_spec ? "container's runAsUser breaks non-root policy"
+                                       : "container has runAsNonRoot and image will run as root",
+                     pod.name(), pod.ns(), pod.uid(), spec.name);
 }
 
 std::string waiting_message(const Pod& pod, size_t index) {

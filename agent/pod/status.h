@@ -30,6 +30,8 @@ void compute_status(Pod& pod, WallTime now);
 void show_end(Pod& pod);
 // PodReadyToStartContainers alone, as it is told when the sandbox is there.
 void show_sandbox(Pod& pod, WallTime now);
+// What a probe found out about a container, told at once, whatever the pod's worker is busy with.
+void show_probed(Pod& pod, size_t index, WallTime now);
 
 // Texts.
 std::string waiting_reason(Why why);

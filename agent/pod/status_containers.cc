@@ -86,7 +86,8 @@ void add_devices(const Pod& pod, size_t index, const StatusContext& context, std
 void add_container(const Pod& pod, size_t index, const StatusContext& context, std::string* out) {
   const ContainerSpec& spec = pod.spec->containers[index];
   const Look& look = pod.runs[index].shown;
-  const bool created = look.state != RunState::kAbsent && (look.state != RunState::kExited || look.end.located);
+  const bool ran = look.state == RunState::kRunning || look.end.located || (look.last.known && !look.last.reset);
+  const bool created = look.state != RunState::kAbsent && ran;
   const std::string& allocated = spec.ephemeral ? spec.allocated : pod.granted().containers[index].allocated;
   *out += "{";
   if (created && !allocated.empty()) *out += "\"allocatedResources\":" + allocated + ",";

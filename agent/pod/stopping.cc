@@ -37,7 +37,7 @@ TimePoint Manager::stop_one(Pod& pod, size_t index, TimePoint from, int64_t grac
   return run.exit_due;
 }
 
-// Regular containers together, then the sidecars, the last one first.
+// All together, but a sidecar after the regular containers and the sidecars behind it.
 TimePoint Manager::stop_containers(Pod& pod, int64_t grace_seconds) {
   const TimePoint now = host_.now();
   TimePoint until = now;
@@ -47,15 +47,19 @@ TimePoint Manager::stop_containers(Pod& pod, int64_t grace_seconds) {
       tell(pod, false, "Killing", "Stopping container " + pod.spec->containers[i].name, static_cast<int>(i));
     }
   }
+  TimePoint turn = now;
   for (size_t i = 0; i < pod.runs.size(); ++i) {
-    if (running(i) && !pod.spec->containers[i].sidecar)
-      until = std::max(until, stop_one(pod, i, now, grace_seconds, now));
+    if (!running(i) || pod.spec->containers[i].sidecar) continue;
+    const TimePoint end = stop_one(pod, i, now, grace_seconds, now);
+    until = std::max(until, end);
+    const bool regular = i >= pod.spec->init_count && i < pod.spec->regular_end();
+    if (regular) turn = std::max(turn, end);
   }
   for (size_t i = pod.spec->init_count; i-- > 0;) {
     if (!running(i) || !pod.spec->containers[i].sidecar) continue;
-    until = std::max(until, stop_one(pod, i, now, grace_seconds, until));
+    turn = std::max(turn, stop_one(pod, i, now, grace_seconds, turn));
   }
-  return until;
+  return std::max(until, turn);
 }
 
 void Manager::terminate(Pod& pod, Cause cause) {
@@ -99,11 +103,15 @@ bool Manager::has_initialized(const Pod& pod) {
   return (last.state == RunState::kExited && last.end.code == 0) || (last.last.known && last.last.code == 0);
 }
 
-// Containers of which nothing was seen count as lost, once the pod was initialized.
+// Containers that are not seen to have ended count as lost, once the pod was initialized: those that never ran, and
+// those that wait to be started again (a pod that is deleted starts nothing again).
 void Manager::mark_lost(Pod& pod) {
   const auto lose = [](ContainerRun& run) {
-    if (run.now.state == RunState::kExited) return;
-    run.now = Look{.state = RunState::kExited, .attempt = run.now.attempt, .last = run.now.last};
+    const bool exited = run.now.state == RunState::kExited;
+    if (exited && run.shown.why == Why::kNone) return;
+    run.reason = Why::kNone;
+    const Ended last = exited ? run.now.end : run.now.last;
+    run.now = Look{.state = RunState::kExited, .attempt = run.now.attempt, .last = last};
     run.now.end = Ended{.code = 137, .known = true, .located = false};
     run.probing.reset();
     run.exit_due = kNever;

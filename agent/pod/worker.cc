@@ -45,7 +45,9 @@ void Manager::container_exits(Pod& pod, size_t index) {
   const TimePoint due = run.exit_due;
   run.exit_due = kNever;
   if (run.now.state != RunState::kRunning) return;
+  const TimePoint beat = run.probing != nullptr ? run.probing->ready_base : TimePoint();
   end_probing(pod, index, due);
+  await_failed_probes(pod, index, beat);
   run.ended_at = due;
   run.now.state = RunState::kExited;
   run.now.ready = run.now.started = false;
@@ -69,7 +71,8 @@ void Manager::check_deadline(Pod& pod) {
     pod.deadline_due = tick_after(host_.now() + left);
     return;
   }
-  if (pod.work == Work::kPulling || pod.work == Work::kKilling) {
+  // A worker that is busy looks at the deadline when it is done.
+  if (pod.work != Work::kNone) {
     pod.deadline_due = host_.now() + std::chrono::seconds(1);
     return;
   }
@@ -219,22 +222,37 @@ bool Manager::kill_what_must(Pod& pod) {
   return true;
 }
 
+// Whether an init container has done its part, so that the next one may begin.
+bool Manager::init_is_done(const Pod& pod, size_t index) {
+  const Look& look = pod.runs[index].now;
+  if (pod.spec->containers[index].sidecar) return look.state == RunState::kRunning && look.started;
+  return look.state == RunState::kExited && look.end.code == 0;
+}
+
 // True: the regular containers may run.
+//
+// As in a kubelet, the furthest init container that was begun tells how far the pod is; of those before it only
+// sidecars are kept running, and none of them holds the rest back. A pod one of whose regular containers runs is
+// initialized.
 bool Manager::run_inits(Pod& pod) {
-  for (size_t i = 0; i < pod.spec->init_count; ++i) {
-    const ContainerSpec& spec = pod.spec->containers[i];
-    const ContainerRun& run = pod.runs[i];
-    const Look& look = run.now;
-    if (look.state == RunState::kExited && !spec.sidecar) {
-      if (look.end.code == 0 || pod.ever_started) continue;
-      if (!will_restart(spec, look.end.code)) return false;
-    }
-    if (look.state != RunState::kRunning) {
-      if (!spec.sidecar && pod.ever_started) continue;
+  const size_t count = pod.spec->init_count;
+  const auto runs = [&](size_t i) { return pod.runs[i].now.state == RunState::kRunning; };
+  const auto begun = [&](size_t i) { return pod.runs[i].now.state != RunState::kAbsent; };
+  bool initialized = count == 0;
+  for (size_t i = count; i < pod.spec->regular_end(); ++i) initialized |= runs(i);
+  size_t furthest = initialized ? count : 0;
+  for (size_t i = 0; i < count && !initialized; ++i) furthest = begun(i) ? i : furthest;
+  for (size_t i = 0; i < furthest; ++i) {
+    const bool lacks = pod.spec->containers[i].sidecar && !runs(i);
+    if (lacks && start(pod, i) == Start::kBusy) return false;
+  }
+  for (size_t i = furthest; i < count; ++i) {
+    const bool regular = !pod.spec->containers[i].sidecar;
+    if (!init_is_done(pod, i) && !runs(i)) {
+      if (regular && begun(i) && !will_restart(pod.spec->containers[i], pod.runs[i].now.end.code)) return false;
       if (start(pod, i) != Start::kStarted) return false;
     }
-    if (!spec.sidecar) return false;
-    if (!run.now.started && !pod.ever_started) return false;
+    if (!init_is_done(pod, i)) return false;
   }
   return true;
 }

@@ -1,9 +1,10 @@
 """Records what one node does for each pod of tests/data/traces/pods: one recording a pod, cut out of the API server's audit log.
 
 A pod file is JSON: {"about", "pod", "objects": [{"kind", "object"}], "acts": [...], "alone": true, "free": true, "static": true}. Objects (kind: the
-plural in the path) are there before the pod. A "static" pod is a manifest in the node's folder; its mirror is what is recorded. An act has "at", seconds
-after creation, and "verb":
+plural in the path) are there before the pod; pods among them have run for some seconds. A "static" pod is a manifest in the node's folder; its mirror is
+what is recorded. An act has "at", seconds after creation, and "verb":
   delete ["grace"]            the pod; grace 0 takes it away at once
+  evict                       the pod, through the API's eviction
   patch "patch" ["subresource"]  the pod, as a strategic merge patch
   create "kind" "object"      another object
   remove "kind" "name"        another object
@@ -25,19 +26,22 @@ from datetime import datetime
 # Images that were pulled before: a first pull of any image would add its own events and time.
 WARM = ["app:1", "app:2", "side:1", "init:1"]
 SETTLE = 6  # seconds after the last window in which a node finishes what it does to deleted pods
+HEAD_START = 5  # seconds that other pods of a file have before its own
 
 
 class PodFile:
     def __init__(self, path, node):
         with open(path) as f:
             data = json.load(f)
-        spec = data["pod"]["spec"]
-        if "nodeName" in spec:
-            spec["nodeName"] = node
-        elif not data.get("free"):
-            spec.setdefault("nodeSelector", {})["kubernetes.io/hostname"] = node
         self.pod, self.acts, self.alone = data["pod"], sorted(data["acts"], key=lambda a: a["at"]), data.get("alone", False)
         self.objects = data.get("objects", [])
+        others = [o["object"] for o in self.objects + self.acts if o.get("kind") == "pods"]
+        for spec in [pod["spec"] for pod in [self.pod, *others]]:
+            if "nodeName" in spec:
+                spec["nodeName"] = node
+            elif not data.get("free"):
+                spec.setdefault("nodeSelector", {})["kubernetes.io/hostname"] = node
+        self.others = [pod["metadata"]["name"] for pod in others]
         self.static = data.get("static", False)
         self.stem = self.pod["metadata"]["name"]
         self.name = f"{self.stem}-{node}" if self.static else self.stem
@@ -62,6 +66,8 @@ class Recorder:
         time.sleep(max(0, start - time.time()))
         for o in file.objects:
             self.call("POST", self.base + o["kind"], o["object"])
+        if any(o["kind"] == "pods" for o in file.objects):
+            time.sleep(HEAD_START)
         if file.static:
             self.write_manifest(file)
         else:
@@ -85,6 +91,8 @@ class Recorder:
         path = f"{self.pods}/{file.name}" + ("/" + act["subresource"] if "subresource" in act else "")
         if act["verb"] == "delete":
             self.call("DELETE", path, {"gracePeriodSeconds": act["grace"]} if "grace" in act else None)
+        elif act["verb"] == "evict":
+            self.call("POST", path + "/eviction", {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": file.name, "namespace": self.namespace}})
         elif act["verb"] == "patch":
             self.call("PATCH", path, act["patch"], "application/strategic-merge-patch+json")
         elif act["verb"] == "create":
@@ -110,7 +118,8 @@ class Recorder:
         self.write(files, offset, ends)
         for f in files:
             self.call("PATCH", f"{self.pods}/{f.name}", {"metadata": {"finalizers": None}}, "application/merge-patch+json", accepted=(404, 422))
-            self.call("DELETE", f"{self.pods}/{f.name}", {"gracePeriodSeconds": 0}, accepted=(404,))
+            for name in [f.name, *f.others]:
+                self.call("DELETE", f"{self.pods}/{name}", {"gracePeriodSeconds": 0}, accepted=(404,))
         time.sleep(SETTLE)
 
     def write(self, files, offset, ends):

@@ -214,6 +214,18 @@ void FakeCluster::remove(const std::string& name, int64_t grace) {
   changed(name);
 }
 
+void FakeCluster::evict(const std::string& name) {
+  const auto at = pods_.find(name);
+  if (at == pods_.end()) return;
+  JsonObject condition{{"type", "DisruptionTarget"}, {"status", "True"}, {"reason", "EvictionByEvictionAPI"}};
+  condition["message"] = "Eviction API: evicting";
+  condition["lastProbeTime"] = nullptr;
+  condition["lastTransitionTime"] = format_time(clock_.wall_now());
+  condition["observedGeneration"] = kube::get_int(at->second, "metadata.generation");
+  patch_status(name, Json{{"conditions", JsonArray{std::move(condition)}}});
+  remove(name);
+}
+
 void FakeCluster::put_object(const std::string& plural, const Json& object) {
   Json stored = object;
   // As the API server does with a Secret.

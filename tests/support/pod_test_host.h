@@ -70,7 +70,8 @@ class FakeCluster final : public agent::Host, public agent::NodeListener {
   // What users and controllers do. Missing defaults of the API are filled in.
   std::string create(Json pod);  // answers the uid
   void remove(const std::string& name,
-              int64_t grace = -1);  // graceful; -1: the pod's own grace
+              int64_t grace = -1);      // graceful; -1: the pod's own grace
+  void evict(const std::string& name);  // through the API's eviction
   void remove_by_force(const std::string& name);
   void patch_spec(const std::string& name,
                   const Json& patch);  // a new generation

@@ -16,10 +16,19 @@ using ghostfleet::kube::Json;
 using ghostfleet::test::FakeCluster;
 
 constexpr double kWindow = 100;
+constexpr double kHeadStart = 5;  // of other pods, as record.py gives them
 
 Duration seconds(double s) { return Duration(static_cast<int64_t>(s * 1e9)); }
 
 const Json& part(const Json& action, std::string_view key) { return *ghostfleet::kube::find_key(action, key); }
+
+void put(FakeCluster& cluster, const std::string& kind, const Json& object) {
+  if (kind == "pods") {
+    cluster.create(object);
+  } else {
+    cluster.put_object(kind, object);
+  }
+}
 
 void act(FakeCluster& cluster, const std::string& name, const Json& action) {
   using ghostfleet::kube::find_key;
@@ -29,8 +38,10 @@ void act(FakeCluster& cluster, const std::string& name, const Json& action) {
   const std::string kind(get_string(action, "kind"));
   if (verb == "delete") {
     cluster.remove(name, get_int(action, "grace", -1));
+  } else if (verb == "evict") {
+    cluster.evict(name);
   } else if (verb == "create") {
-    cluster.put_object(kind, part(action, "object"));
+    put(cluster, kind, part(action, "object"));
   } else if (verb == "remove") {
     cluster.remove_object(kind, std::string(get_string(action, "name")));
   } else if (verb == "node") {
@@ -62,9 +73,13 @@ bool play(const std::filesystem::path& file, const std::filesystem::path& out, b
   // Away from the whole second, as the recordings are.
   cluster.run_for(seconds(0.35));
   if (const auto* objects = ghostfleet::kube::get_array(*parsed, "objects")) {
+    bool pods = false;
     for (const Json& o : *objects) {
-      cluster.put_object(std::string(ghostfleet::kube::get_string(o, "kind")), part(o, "object"));
+      const std::string kind(ghostfleet::kube::get_string(o, "kind"));
+      put(cluster, kind, part(o, "object"));
+      pods |= kind == "pods";
     }
+    if (pods) cluster.run_for(seconds(kHeadStart));
   }
   const auto set_manifests = [&cluster](std::vector<ghostfleet::agent::StaticManifest> list) {
     cluster.manager().set_static_pods(std::move(list));
