@@ -234,6 +234,11 @@ void Manager::stop_when_possible(Pod& pod) {
                     w == Work::kHookStop || w == Work::kFetching;
   if (busy) {
     pod.stop_pending = true;
+  } else if (w == Work::kMounting && all_mounted(pod)) {
+    // Its wait ends well, and the pod runs for a moment.
+    pod.stop_pending = true;
+    pod.work_due = kNever;
+    mounted(pod);
   } else {
     terminate(pod, Cause::kDeleted);
   }

@@ -125,6 +125,7 @@ class Manager final : public PodManager {
   void work_done(Pod& pod);
   static bool nothing_left(const Pod& pod);
   void ask_readiness(Pod& pod);
+  void check_nameservers(Pod& pod);
   void enter_runtime(Pod& pod);
   void request_sync(Pod& pod, TimePoint at);
   void container_exits(Pod& pod, size_t index);
@@ -158,7 +159,7 @@ class Manager final : public PodManager {
   void begin_probing(Pod& pod, size_t index);
   void begin_probe(Pod& pod, size_t index, ProbeKind kind);
   void probe(Pod& pod, size_t index, ProbeKind kind);
-  void await_failed_probes(Pod& pod, size_t index);
+  void await_failed_probes(Pod& pod, size_t index, TimePoint readiness_beat);
   void probe_passed(Pod& pod, size_t index, ProbeKind kind);
   void probe_failed(Pod& pod, size_t index, ProbeKind kind);
   void rest_until_it_fails(Pod& pod, size_t index, ProbeKind kind);
@@ -171,6 +172,7 @@ class Manager final : public PodManager {
   void end_tally(Pod& pod, size_t index, ProbeKind kind, TimePoint until);
   void move_readiness_beat(Pod& pod, size_t index, TimePoint first);
   void end_probing(Pod& pod, size_t index, TimePoint at);
+  Duration age_of(const ContainerRun& run) const;
   int64_t seconds_up(const ContainerRun& run) const;
   TimePoint probe_tick(const Pod& pod, size_t index, ProbeKind kind, TimePoint after) const;
 
@@ -266,6 +268,8 @@ class Manager final : public PodManager {
 
   // mounting.cc
   void begin_mounting(Pod& pod);
+  bool all_mounted(const Pod& pod) const;
+  void mounted(Pod& pod);
   void mount_step(Pod& pod);
   void ask_for_volumes(Pod& pod);
   void send_token_request(Pod& pod, size_t index);

@@ -105,14 +105,23 @@ void Manager::begin_mounting(Pod& pod) {
   pod.work_due = host_.now() + host_.rng().between(std::chrono::milliseconds(110), std::chrono::milliseconds(270));
 }
 
+bool Manager::all_mounted(const Pod& pod) const {
+  const Mounting* m = pod.extras != nullptr ? pod.extras->mounting.get() : nullptr;
+  return full() && m != nullptr && std::all_of(m->done.begin(), m->done.end(), [](char d) { return d != 0; });
+}
+
+void Manager::mounted(Pod& pod) {
+  if (pod.extras != nullptr) pod.extras->mounting.reset();
+  pod.mounted = true;
+  enter_runtime(pod);
+}
+
 void Manager::mount_step(Pod& pod) {
   Mounting* m = pod.extras != nullptr ? pod.extras->mounting.get() : nullptr;
   const TimePoint now = host_.now();
-  const bool all = m == nullptr || std::all_of(m->done.begin(), m->done.end(), [](char d) { return d != 0; });
+  const bool all = m == nullptr || all_mounted(pod);
   if (all && (m == nullptr || now - m->begun >= kPoll)) {
-    if (m != nullptr) pod.extras->mounting.reset();
-    pod.mounted = true;
-    enter_runtime(pod);
+    mounted(pod);
     return;
   }
   if (!m->asked || m->retry <= now) {

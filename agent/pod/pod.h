@@ -101,8 +101,9 @@ struct ContainerRun {
   uint8_t reason_detail = 0;
   bool unhealthy = false;  // a probe failed too often: to be killed and started again
   ProbeKind failed_probe = ProbeKind::kLiveness;
-  uint32_t image_hash = 0;   // of the image it was made with
-  uint32_t script_from = 0;  // the attempt at which its script begins
+  uint32_t image_hash = 0;                     // of the image it was made with
+  uint32_t script_from = 0;                    // the attempt at which its script begins
+  std::unique_ptr<const std::string> made_of;  // the image it was made of, when the spec has another one by now
   // Of this attempt, when its script leaves something to chance, or has been changed since.
   std::unique_ptr<const Script> drawn;
   bool stale_started = false;  // `started` is still that of the container before

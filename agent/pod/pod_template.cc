@@ -355,6 +355,17 @@ void read_empty_dirs(const Json& pod, PodTemplate* out) {
   }
 }
 
+// Name servers count together with the cluster's; a pod without that one may have any that the API server lets it.
+void read_nameservers(const Json& pod, PodTemplate* out) {
+  const std::string_view policy = get_string(pod, "spec.dnsPolicy");
+  const bool cluster =
+      policy == "ClusterFirstWithHostNet" || (policy != "None" && policy != "Default" && !out->host_network);
+  if (!cluster) return;
+  for (const Json& server : array_or_empty(pod, "spec.dnsConfig.nameservers")) {
+    if (server.is_string()) out->nameservers.emplace_back(server.get_string());
+  }
+}
+
 std::vector<uint32_t> sorted_by_name(const PodTemplate& t, size_t from, size_t to) {
   std::vector<uint32_t> out;
   for (size_t i = from; i < to; ++i) out.push_back(static_cast<uint32_t>(i));
@@ -471,6 +482,7 @@ std::shared_ptr<const PodTemplate> make_template(const Json& pod, bool commands,
     if (const std::string_view name = get_string(secret, "name"); !name.empty()) out->pull_secrets.emplace_back(name);
   }
   read_host_ports(pod, out.get());
+  read_nameservers(pod, out.get());
   read_empty_dirs(pod, out.get());
   out->requests = pod_requests(pod);
   out->memory_request = read_amount(pod, "spec.resources.requests", "memory");

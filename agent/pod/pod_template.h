@@ -138,6 +138,7 @@ struct PodTemplate {
   bool restarts_all = false;  // a container has a rule that restarts all of them
   std::string service_account;
   std::vector<std::string> readiness_gates;
+  std::vector<std::string> nameservers;  // of its own, beside the cluster's
   std::vector<TokenRef> tokens;
   std::vector<ObjectRef> volumes;
   std::vector<std::string> pull_secrets;

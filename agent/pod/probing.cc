@@ -10,6 +10,7 @@ namespace ghostfleet::agent {
 namespace {
 
 constexpr Duration kFirstRun = std::chrono::milliseconds(10);
+constexpr Duration kStartTakes = std::chrono::milliseconds(5);
 
 std::string_view probe_name(ProbeKind kind) {
   return kind == ProbeKind::kStartup ? "Startup" : kind == ProbeKind::kReadiness ? "Readiness" : "Liveness";
@@ -203,6 +204,11 @@ int64_t Manager::seconds_up(const ContainerRun& run) const {
   return host_.wall_now().seconds() - run.now.started_at.seconds();
 }
 
+// As a probe sees it: who was started at the beat of its probes is a little younger than a whole number of periods.
+Duration Manager::age_of(const ContainerRun& run) const {
+  return std::max(host_.wall_now() - run.now.started_at - kStartTakes, Duration(0));
+}
+
 void Manager::probe(Pod& pod, size_t index, ProbeKind kind) {
   const ContainerSpec& spec = pod.spec->containers[index];
   const ProbeSpec& probe = spec.probes[static_cast<int>(kind)];
@@ -224,16 +230,16 @@ void Manager::probe(Pod& pod, size_t index, ProbeKind kind) {
   if (pod.stage != Stage::kActive && kind != ProbeKind::kReadiness) return;
   run.probing->due[k] = probe_tick(pod, index, kind, due);
   if (kind == ProbeKind::kStartup && run.stale_started) {
-    run.now.started = run.stale_started = false;
+    run.now.started = run.stale_started = run.now.ready = false;
     begin_tally(pod, index, kind, due);
+    show_probed(pod, index, host_.wall_now());
     request_sync(pod, host_.now());
     return;
   }
   if (std::chrono::seconds(seconds_up(run)) < probe.initial_delay) return;
   // The others wait until the container has started.
   if (kind != ProbeKind::kStartup && !run.now.started) return;
-  const Duration age = host_.wall_now() - run.now.started_at;
-  if (passes(script_of(pod, index), probe, age)) {
+  if (passes(script_of(pod, index), probe, age_of(run))) {
     probe_passed(pod, index, kind);
   } else {
     probe_failed(pod, index, kind);
@@ -244,23 +250,25 @@ void Manager::probe(Pod& pod, size_t index, ProbeKind kind) {
 void Manager::rest_until_it_fails(Pod& pod, size_t index, ProbeKind kind) {
   const ContainerSpec& spec = pod.spec->containers[index];
   const Duration fail = probe_fails_from(script_of(pod, index), spec.probes[static_cast<int>(kind)]);
-  const Duration age = host_.wall_now() - pod.runs[index].now.started_at;
+  const Duration age = age_of(pod.runs[index]);
   TimePoint& due = pod.runs[index].probing->due[static_cast<int>(kind)];
   due = fail == Duration(0) ? kNever : probe_tick(pod, index, kind, host_.now() + (fail - age) - Duration(1));
 }
 
-// A probe that passed fails at its next turn after the container's end, and the pod is looked at once more for it.
-void Manager::await_failed_probes(Pod& pod, size_t index) {
+// A probe that passed, or has not said anything yet, fails at its next turn after the container's end, and the pod is
+// looked at once more for it.
+void Manager::await_failed_probes(Pod& pod, size_t index, TimePoint readiness_beat) {
   const ContainerSpec& spec = pod.spec->containers[index];
   ContainerRun& run = pod.runs[index];
-  if (pod.stage != Stage::kActive || run.unhealthy || !has_probes(spec)) {
-    run.probing.reset();
-    return;
-  }
-  if (run.probing == nullptr) run.probing = std::make_unique<Probing>();
-  const bool passed[kProbeKinds] = {run.now.started && !run.stale_started, run.now.ready, run.now.started};
+  if (pod.stage != Stage::kActive || !has_probes(spec)) return;
+  run.probing = std::make_unique<Probing>();
+  run.probing->ready_base = readiness_beat;
+  // A startup probe that passed is asked no more.
+  const bool waits_to_start = !run.now.started || run.stale_started;
+  const bool changes[kProbeKinds] = {waits_to_start, run.now.ready, run.now.started};
   for (int k = 0; k < kProbeKinds; ++k) {
-    const bool turns = spec.probes[k].present && passed[k];
+    const bool failed = run.unhealthy && static_cast<int>(run.failed_probe) == k;
+    const bool turns = spec.probes[k].present && changes[k] && !failed;
     run.probing->due[k] = turns ? probe_tick(pod, index, static_cast<ProbeKind>(k), host_.now()) : kNever;
   }
 }

@@ -95,13 +95,17 @@ void Manager::place_ephemerals(Pod& pod, const PodTemplate& old, const PodTempla
   pod.runs = std::move(runs);
 }
 
-// Waits belong to an image and to resources: with others a container begins anew.
+// Waits belong to an image and to resources: with others a container begins anew. The status names the image that it
+// was made of until then.
 void Manager::reset_backoffs(Pod& pod, const PodTemplate& old, const PodTemplate& fresh) {
   for (size_t i = 0; i < old.regular_end(); ++i) {
     const ContainerSpec& a = old.containers[i];
     const ContainerSpec& b = fresh.containers[i];
-    if (a.image != b.image) pod.runs[i].image_backoff = {};
-    if (a.image != b.image || a.resources != b.resources) pod.runs[i].backoff = {};
+    ContainerRun& run = pod.runs[i];
+    if (a.image != b.image) run.image_backoff = {};
+    if (a.image != b.image && run.now.state != RunState::kAbsent && run.made_of == nullptr)
+      run.made_of = std::make_unique<const std::string>(a.image);
+    if (a.image != b.image || a.resources != b.resources) run.backoff = {};
   }
 }
 

@@ -210,6 +210,7 @@ void Manager::create_container(Pod& pod, size_t index) {
     run.exit_due = host_.now() + script.after_of(line);
     run.exit_code = script.exit_of(line);
   }
+  run.made_of.reset();
   run.image_hash = static_cast<uint32_t>(hash_text(spec.image));
   pod.ever_started |= !spec.init && !spec.ephemeral;
   pod.pass_changed = true;

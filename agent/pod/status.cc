@@ -151,6 +151,9 @@ namespace {
 void take_looks(Pod& pod) {
   for (size_t i = 0; i < pod.runs.size(); ++i) {
     ContainerRun& run = pod.runs[i];
+    // Of init containers only the newest attempt is kept: what was told as the last state stays so.
+    const bool waited = run.now.state == RunState::kExited && run.shown.why != Why::kNone;
+    if (pod.deleting && waited && pod.spec->containers[i].init) run.now.last = run.now.end;
     run.shown = run.now;
     const bool waits = run.now.state == RunState::kAbsent ||
                        (run.now.state == RunState::kExited && will_restart(pod.spec->containers[i], run.now.end.code));

@@ -96,9 +96,10 @@ void add_container(const Pod& pod, size_t index, const StatusContext& context, s
     add_text("containerID", container_id(pod, index, look.attempt, context.options.runtime_name), out);
     *out += ",";
   }
-  add_text("image", created ? normal_image_name(spec.image) : spec.image, out);
+  const std::string& image = pod.runs[index].made_of != nullptr ? *pod.runs[index].made_of : spec.image;
+  add_text("image", created ? normal_image_name(image) : spec.image, out);
   *out += ",";
-  add_text("imageID", created ? image_id(spec.image) : "", out);
+  add_text("imageID", created ? image_id(image) : "", out);
   *out += ",\"lastState\":";
   if (look.state == RunState::kExited && look.why != Why::kNone) {
     add_ended(pod, index, look.end, context, out);

@@ -134,20 +134,20 @@ void Manager::finish(Pod& pod) {
   const bool never_ran = compute_phase(pod) == Phase::kPending;
   pod.stage = Stage::kFinished;
   if (pod.extras != nullptr) pod.extras->resizing.reset();
-  mark_lost(pod);
   for (ContainerRun& run : pod.runs) {
     run.probing.reset();
     run.exit_due = kNever;
   }
+  // Whom the node itself has ended shows what is lost a look later.
+  const bool in_two_steps = full() && pod.cause == Cause::kEnded;
+  if (!in_two_steps) mark_lost(pod);
   if (never_ran) {
     show_end(pod);
   } else {
     compute_status(pod, host_.wall_now());
   }
-  if (pod.deadline_hit) {
-    tell(pod, false, "DeadlineExceeded", std::string(kDeadlineMessage));
-    request_sync(pod, tick_after(host_.now() + std::chrono::milliseconds(1)));
-  }
+  if (pod.deadline_hit) tell(pod, false, "DeadlineExceeded", std::string(kDeadlineMessage));
+  if (in_two_steps || pod.deadline_hit) request_sync(pod, tick_after(host_.now() + std::chrono::milliseconds(1)));
   give_back_devices(pod);
   room_was_made();
 }

@@ -24,11 +24,13 @@ void Manager::on_timer(Tag) {
   arm();
 }
 
+// A second lies between two looks, and each takes a moment: what ends whole seconds after it was begun by a look is
+// seen by that second's look, unless that was only one or two ago.
 TimePoint Manager::tick_after(TimePoint t) const {
-  constexpr int64_t kSecond = 1000000000;
+  constexpr int64_t kBeat = 1003000000;
   const int64_t past = t.ns - phase_ns_;
-  const int64_t ticks = past / kSecond + (past % kSecond != 0 ? 1 : 0);
-  return {ticks * kSecond + phase_ns_};
+  const int64_t ticks = past / kBeat + (past % kBeat != 0 ? 1 : 0);
+  return {ticks * kBeat + phase_ns_};
 }
 
 TimePoint Manager::due_of(const Pod& pod) const {

@@ -1,4 +1,7 @@
 // The worker of a pod: each sync first computes the status from what is there, then acts on it.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "agent/pod/manager.h"
@@ -9,7 +12,7 @@ namespace ghostfleet::agent {
 namespace {
 
 constexpr Duration kResync = std::chrono::minutes(1);  // a pod to which nothing happens is looked at again
-constexpr Duration kLookTakes = std::chrono::milliseconds(20);
+constexpr Duration kLookTakes = std::chrono::milliseconds(8);
 constexpr Duration kRuntimeLag = std::chrono::milliseconds(15);  // sandbox to first container, as recorded
 
 // `"cpu":"..."` of the ready-made JSON: of the limits, then of the requests.
@@ -87,6 +90,9 @@ void Manager::sync(Pod& pod) {
   if (pod.stage == Stage::kFinished) {
     // Each look at a pod past its deadline says so again; the last is when its end has been seen.
     if (pod.deadline_hit) tell(pod, false, "DeadlineExceeded", std::string(kDeadlineMessage));
+    if (pod.cause != Cause::kEnded || pod.rejected) return;
+    mark_lost(pod);
+    compute_and_compare(pod, host_.wall_now(), full(), context());
     return;
   }
   if (pod.stage == Stage::kTerminating) return;
@@ -117,8 +123,25 @@ void Manager::sync(Pod& pod) {
   }
 }
 
+// A pod has at most three name servers; who has more is told each time its containers are looked after.
+void Manager::check_nameservers(Pod& pod) {
+  constexpr size_t kMost = 3;
+  if (pod.spec->nameservers.size() < kMost) return;
+  std::vector<std::string> all{options_->cluster_dns};
+  for (const std::string& server : pod.spec->nameservers) {
+    if (std::find(all.begin(), all.end(), server) == all.end()) all.push_back(server);
+  }
+  if (all.size() <= kMost) return;
+  all.resize(kMost);
+  tell(pod, true, "DNSConfigForming",
+       fmt::format(
+           "Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: {}",
+           fmt::join(all, " ")));
+}
+
 void Manager::enter_runtime(Pod& pod) {
   if (full()) look_for_pull_secrets(pod);
+  check_nameservers(pod);
   run_pass(pod);
 }
 
@@ -128,6 +151,7 @@ void Manager::run_pass(Pod& pod) {
   if (!pod.sandbox && !pod.kill_all) {
     if (!connect(pod)) return finish_pass(pod);
     pod.sandbox = pod.pass_changed = true;
+    check_nameservers(pod);
     pod.probe_base = host_.now();
     show_sandbox(pod, host_.wall_now());
     if (full()) {
@@ -208,7 +232,6 @@ bool Manager::kill_what_must(Pod& pod) {
   for (size_t i = 0; i < pod.runs.size() && !pod.kill_all; ++i) {
     ContainerRun& run = pod.runs[i];
     const StopReason why = why_stop(pod, i);
-    run.unhealthy = false;
     if (why.text.empty() || run.killed_in_pass) continue;
     tell(pod, false, "Killing", why.text, static_cast<int>(i));
     until = std::max(until, stop_one(pod, i, host_.now(), why.grace_seconds, {}));
