@@ -226,11 +226,28 @@ TEST_P(RulesTest, DeclarationsForExecAreCheckedWhenThePodComes) {
 TEST_P(RulesTest, AnAnnotationForNoContainerIsTold) {
   FakeCluster& cluster = start(nullptr);
   Json pod = pod_of("a", "", "");
-  kube::set_path(pod, "metadata.annotations", json(R"({"behavior.ghostfleet.dev/d":"exit=0"})"));
+  kube::set_path(pod, "spec.containers", json(R"([{"name":"worker-1","image":"registry.example/app:1"}])"));
+  kube::set_path(pod, "metadata.annotations", json(R"({"behavior.ghostfleet.dev/wroker-1":"exit=0"})"));
   cluster.create(pod);
   cluster.run_for(seconds(3));
-  EXPECT_THAT(cluster.events("a"), Contains("Warning InvalidBehavior x1 -: annotation behavior.ghostfleet.dev/d: the "
-                                            "pod has no container of this name (there are: c)"));
+  EXPECT_THAT(cluster.events("a"),
+              Contains("Warning InvalidBehavior x1 -: annotation behavior.ghostfleet.dev/wroker-1: "
+                       "the pod has no container of this name (there are: worker-1)"));
+}
+
+TEST_P(RulesTest, AnAnnotationForAnotherContainerIsPassedOver) {
+  FakeCluster& cluster = start(nullptr);
+  Json pod = pod_of("a", "", "");
+  kube::set_path(pod, "metadata.annotations", json(R"({"behavior.ghostfleet.dev/d":"exit=0"})"));
+  cluster.create(pod);
+  kube::set_path(pod, "metadata.name", "b");
+  kube::set_path(pod, "spec.containers", json(R"([{"name":"worker-1","image":"registry.example/app:1"}])"));
+  kube::set_path(pod, "metadata.annotations", json(R"({"behavior.ghostfleet.dev/worker-2":"exit=0"})"));
+  cluster.create(pod);
+  cluster.run_for(seconds(3));
+  for (const char* name : {"a", "b"}) {
+    EXPECT_THAT(cluster.events(name), Not(Contains(HasSubstr("InvalidBehavior")))) << name;
+  }
 }
 
 }  // namespace

@@ -193,6 +193,7 @@ class Manager final : public PodManager {
   void grant_resize(Pod& pod);
   void hold_resize(Pod& pod, const std::string& reason, const std::string& message);
   bool actuate_resize(Pod& pod);
+  static bool resize_is_due(const Pod& pod);
   void finish_resize(Pod& pod);
   void room_was_made();
   // What another pod must do, when the present one is done with.

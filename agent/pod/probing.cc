@@ -10,7 +10,7 @@ namespace ghostfleet::agent {
 namespace {
 
 constexpr Duration kFirstRun = std::chrono::milliseconds(10);
-constexpr Duration kStartTakes = std::chrono::milliseconds(5);
+constexpr Duration kStartTakes = std::chrono::milliseconds(20);
 
 std::string_view probe_name(ProbeKind kind) {
   return kind == ProbeKind::kStartup ? "Startup" : kind == ProbeKind::kReadiness ? "Readiness" : "Liveness";
@@ -97,7 +97,8 @@ void Manager::begin_probing(Pod& pod, size_t index) {
   const auto has = [&](ProbeKind kind) { return spec.probes[static_cast<int>(kind)].present; };
   if (run.stale_started || !run.now.started) {
     if (has(ProbeKind::kStartup)) begin_probe(pod, index, ProbeKind::kStartup);
-    return;
+    // While it counts as started the other probes ask it too.
+    if (!run.stale_started) return;
   }
   count_part_of_start(pod, index);
   if (has(ProbeKind::kReadiness)) begin_probe(pod, index, ProbeKind::kReadiness);

@@ -180,9 +180,23 @@ bool Manager::actuate_resize(Pod& pod) {
   return true;
 }
 
+// Whether something that runs has yet to get its new resources: what does not run gets them when it starts.
+bool Manager::resize_is_due(const Pod& pod) {
+  const PodTemplate& has = pod.in_force();
+  const PodTemplate& gets = pod.granted();
+  bool same = true, due = false;
+  for (size_t i = 0; i < gets.regular_end(); ++i) {
+    const bool differs = has.containers[i].resources != gets.containers[i].resources;
+    same &= !differs;
+    due |= differs && pod.runs[i].now.state == RunState::kRunning;
+  }
+  return due || same;  // the same: those of the pod as a whole changed
+}
+
 // Before a status: a resize that is in force is over.
 void Manager::finish_resize(Pod& pod) {
   Resizing* r = pod.extras != nullptr ? pod.extras->resizing.get() : nullptr;
+  if (r != nullptr && r->in_force != nullptr && !resize_is_due(pod)) r->in_force.reset();
   if (r == nullptr || r->progress.generation == 0 || r->in_force != nullptr) return;
   if (pod.sending) {
     // That it is in progress is being told.
