@@ -18,8 +18,21 @@ trace_diff = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(trace_diff)
 
 ACCEPTED = set()
+# What the pretending runtime of the recordings does and a kubelet's would not, by pod: how the finding begins.
+KNOWN = {
+    "host-network": ("addresses: never",),  # it gives sandboxes in the host's network an address of their own, which containerd does not
+    "short-name": ("final status.containerStatuses.c.image:",),  # it names images as they were asked for; containerd adds docker.io/library
+    "read-only-mounts": ("final status.containerStatuses.c.volumeMounts:",),  # it has no recursive read-only mounts; containerd 2 has
+}
 # Light fidelity asks for no tokens, takes other objects as there, and asks probes only when their answer can change something.
-LIGHT_ACCEPTED = {"no-configmap", "no-secret", "env-no-key", "volume-no-key", "pvc-missing", "no-pull-secret"}
+LIGHT_ACCEPTED = {
+    "no-configmap", "no-secret", "env-no-key", "volume-no-key", "pvc-missing", "no-pull-secret", "deadline-mount", "delete-env", "delete-mounting",
+    "env-late", "env-second", "init-no-key", "items-late", "projected-missing", "volume-late",  # objects
+    "probe-all", "side-ready", "startup-delay",  # probes
+    "deadline-crash",  # an end in two steps is one
+    "deadline-image",  # whether a second pull comes before the deadline is chance
+    "delete-pulling",  # the pod is gone before its last events were sent
+}
 LIGHT_TEXTS = ("token requests:",)
 
 
@@ -32,7 +45,8 @@ def judge(folder, accepted, texts):
     bad = 0
     for name in sorted(n[:-4] for n in os.listdir(recorded)):
         c = trace_diff.compare(f"{recorded}/{name}.txt", f"{folder}/{name}.txt", options())
-        wrong = [t for s, t in c.findings if s == "wrong" and not t.startswith(texts or ("\0",))]
+        known = (*texts, *KNOWN.get(name, ()))
+        wrong = [t for s, t in c.findings if s == "wrong" and not t.startswith(known or ("\0",))]
         verdict = "accepted" if wrong and name in accepted else "wrong" if wrong else "same"
         bad += verdict == "wrong"
         print(f"{name}: {verdict}")
