@@ -106,10 +106,10 @@ struct ContainerRun {
   std::unique_ptr<const std::string> made_of;  // the image it was made of, when the spec has another one by now
   // Of this attempt, when its script leaves something to chance, or has been changed since.
   std::unique_ptr<const Script> drawn;
-  bool stale_started = false;  // `started` is still that of the container before
-  bool fresh = false;          // made, and its probes do not know it yet
+  bool stale_started = false;    // `started` is still that of the container before
+  bool fresh = false;            // made, and its probes do not know it yet
   bool passed_at_start = false;  // its startup probe, if it has one, was part of the start
-  bool tried = false;          // in this pass of the worker
+  bool tried = false;            // in this pass of the worker
   bool killed_in_pass = false;
   bool must_restart = false;   // stopped in this pass to be started again
   bool image_ready = false;    // pulled in this pass

@@ -36,7 +36,8 @@ uint64_t beats_between(TimePoint base, Duration period, TimePoint from, TimePoin
 
 ProbeTally tally_beats(const Script& script, const ProbeSpec& probe, TimePoint base, TimePoint started, TimePoint from,
                        TimePoint until) {
-  const TimePoint passes = started + probe_passes_from(script, probe);
+  const Duration passes_from = probe_passes_from(script, probe);
+  const TimePoint passes = passes_from == Duration(0) ? from : started + passes_from;
   const Duration fails = probe_fails_from(script, probe);
   // Ages from `passes` on pass, from `fails` on they do not.
   const TimePoint good_from = std::max(from, passes - Duration(1));

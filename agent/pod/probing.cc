@@ -167,7 +167,7 @@ ProbeTally Manager::uncounted(const Pod& pod, size_t index, ProbeKind kind, Time
   // The initial delay counts from the second in which the container started.
   const Duration into_second{run.now.started_at.ns % 1000000000};
   const TimePoint first = started - into_second + probe.initial_delay - Duration(1);
-  return tally_beats(script_of(pod, index), probe, beat_base(pod, index, kind), started,
+  return tally_beats(script_of(pod, index), probe, beat_base(pod, index, kind), started + kStartTakes,
                      std::max(run.probing->counted[k], first), until);
 }
 
