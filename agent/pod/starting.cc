@@ -141,7 +141,8 @@ void Manager::pull_ends(Pod& pod) {
     pulls.image_backoff.next(now, now);
     pulls.pull_failed_at = now;
     for (size_t i = 0; i < pod.runs.size(); ++i) {
-      if (pod.spec->containers[i].image == spec.image) pod.more().set_pull_error(static_cast<uint32_t>(i), result.error);
+      if (pod.spec->containers[i].image == spec.image)
+        pod.more().set_pull_error(static_cast<uint32_t>(i), result.error);
     }
     fail(pod, index, Why::kErrImagePull, error_delay());
   } else {
