@@ -2,7 +2,7 @@
 // from a bootstrap kubeconfig with which it requests a certificate.
 //
 // Thread rule: main thread; blocks while it asks the server.
-// Source: kubelet.md 1.2.
+// Source: kubernetes.io, TLS bootstrapping; docs/identity.md.
 #pragma once
 
 #include <string>

@@ -2,7 +2,7 @@
 //
 // Thread rule: plain values. Secrets never go into a message. Limits: a challenge header of 16 KiB, a config file of
 // 1 MiB.
-// Source: aws-node.md 3.6; RFC 9110 11.6.1.
+// Source: the token flow of registries (distribution.github.io/distribution/spec/auth/token); RFC 9110 11.6.1.
 #pragma once
 
 #include <map>

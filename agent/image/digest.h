@@ -1,6 +1,6 @@
 // Digests of content: "sha256:" and 64 lower-case hexadecimal digits, computed on the fly with OpenSSL.
 //
-// Thread rule: plain functions; a Sha256 has one owner. Source: aws-node.md 3.6 (OCI descriptors).
+// Thread rule: plain functions; a Sha256 has one owner. Source: OCI image-spec, descriptor.md.
 #pragma once
 
 #include <memory>

@@ -5,7 +5,7 @@
 // and what exceeds UnpackLimits are errors that name the entry. Owners, set-user-id bits and capabilities are set as
 // far as the process may; they are counted when not.
 // The files of a merged root are those of its layers: nobody may write to them in place.
-// Source: aws-node.md 3.3; OCI image-spec layer.md (whiteouts: ".wh.NAME", ".wh..wh..opq").
+// Source: soci-snapshotter's parallel pull mode; OCI image-spec layer.md (whiteouts: ".wh.NAME", ".wh..wh..opq").
 #pragma once
 
 #include <cstdint>

@@ -7,8 +7,8 @@
 // the digests in the zTOC; the TOC of an eStargz by the annotation of its layer (without it: read as a whole layer);
 // its pieces by the digests in the TOC.
 // Limits: those of lazy_table.h; a span or piece of 64 MiB; 40 links in a path.
-// Source: aws-node.md 3.4, 3.5; case C065 (a registry that refuses later: an error for this read, asked again with
-// the next one).
+// Source: soci-snapshotter and stargz-snapshotter; case C065 (a registry that refuses later: an error for this read,
+// asked again with the next one).
 #pragma once
 
 #include <memory>

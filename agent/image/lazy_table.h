@@ -3,8 +3,8 @@
 //
 // Thread rule: plain values. Parsed from untrusted bytes: limits kMaxTableBytes and kMaxTableFiles, every offset
 // inside the blob.
-// Source: aws-node.md 3.4 (zTOC: FlatBuffers, checkpoints of 32 KiB windows), 3.5 (eStargz: footer of 51 bytes,
-// stargz.index.json); the field numbers of zTOC are those of soci-snapshotter's schema.
+// Source: soci-snapshotter, ztoc.fbs (zTOC: FlatBuffers, checkpoints of 32 KiB windows; its field numbers);
+// stargz-snapshotter, docs/estargz.md (eStargz: footer of 51 bytes, stargz.index.json).
 #pragma once
 
 #include <cstdint>

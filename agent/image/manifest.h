@@ -2,7 +2,7 @@
 //
 // Thread rule: plain values. Limits: kMaxManifestBytes, kMaxConfigBytes, kMaxLayers, kMaxManifests; a descriptor's size
 // at most 1 TiB. Beyond them and for wrong fields: an error that names the field and the value.
-// Source: aws-node.md 3.4, 3.6; cases C063.
+// Source: OCI image-spec, manifest.md and image-index.md; the SOCI index; case C063.
 #pragma once
 
 #include <cstdint>

@@ -8,7 +8,7 @@
 // limits of the Puller. Ownership: the store and the cancel flag outlive the pull.
 // Errors: those of Registry, unpack_layer() and ContentStore; after one nothing of the image is there but whole layers
 // and the bytes a later pull goes on with.
-// Source: aws-node.md 3.2, 3.3 (names and defaults of the settings); cases C057, C059, C063, C066.
+// Source: containerd's and soci-snapshotter's settings (names and defaults); cases C057, C059, C063, C066.
 #pragma once
 
 #include <condition_variable>

@@ -1,7 +1,7 @@
 // Reference: the name of an image as users write it, "[REGISTRY/]REPOSITORY[:TAG][@DIGEST]".
 //
 // Thread rule: plain values. Limits: a repository has at most 255 characters, a tag 128.
-// Source: aws-node.md 3.6; names without a registry mean docker.io, and there a single word means library/WORD.
+// Source: OCI distribution-spec; names without a registry mean docker.io, and there a single word means library/WORD.
 #pragma once
 
 #include <string>

@@ -7,7 +7,7 @@
 // Errors: Unauthenticated, PermissionDenied, NotFound, ResourceExhausted (429 to the end), Unavailable, DataLoss
 // (a digest, a length or a range that is not what was asked for). Messages name the registry and the object, never a
 // token, and addresses without their query.
-// Source: aws-node.md 3.4 (repeats), 3.6; cases C057, C063, C065, C066.
+// Source: OCI distribution-spec; soci-snapshotter (repeats); cases C057, C063, C065, C066.
 #pragma once
 
 #include <atomic>

@@ -4,7 +4,7 @@
 //
 // Thread rule: the loop of the server. Ownership: the backend outlives the gate; the gate outlives its callbacks.
 // Limits: kMaxEntries remembered reviews; tokens are kept as digests only.
-// Source: kubelet.md 5.2.
+// Source: kubernetes.io, Kubelet authentication/authorization; a kubelet 1.36.
 #pragma once
 
 #include <functional>

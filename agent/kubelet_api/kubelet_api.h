@@ -6,7 +6,7 @@
 //
 // Thread rule: the loop of the exchanges. Ownership: backend and clock outlive it; sessions end with it.
 // Limits: KubeletApiOptions; docs/limits.md. Errors: the texts of a kubelet 1.36.
-// Source: kubelet.md 5.
+// Source: the server of a kubelet 1.36.
 #pragma once
 
 #include <functional>

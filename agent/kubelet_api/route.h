@@ -1,7 +1,7 @@
 // Route: what a request to a node's server is about, told from its path and method.
 //
 // Thread rule: pure functions.
-// Source: kubelet.md 5.2 and 5.3.
+// Source: the server of a kubelet 1.36.
 #pragma once
 
 #include <string>

@@ -3,7 +3,7 @@
 //
 // Thread rule: the loop of the server. Memory: 40 bytes for each node that was asked, so that the counter of its cpu
 // never falls when pods leave; at most kMaxNodes of them.
-// Source: kubelet.md 5.3; names and help texts are those of a kubelet 1.36.
+// Source: names and help texts are those of a kubelet 1.36 (kubernetes.io/docs/reference/instrumentation/metrics).
 #pragma once
 
 #include <memory>

@@ -4,7 +4,7 @@
 //
 // Thread rule: the node's thread. Ownership: values.
 // Memory: about 100 bytes an interface, 48 a range, 24 an address in use or cooling and 150 for the pod that has it.
-// Source: aws-node.md 2.1, 2.2.
+// Source: amazon-vpc-cni-k8s v1.23 (ipamd's data store).
 #pragma once
 
 #include <memory>

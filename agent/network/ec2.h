@@ -1,7 +1,7 @@
 // What a node asks of EC2 about its network interfaces, and what comes back: plain data, no client. The names are those
 // of the API's actions and error codes.
 //
-// Thread rule: plain values. Source: aws-node.md 2.5 and 2.7.
+// Thread rule: plain values. Source: the EC2 API reference; amazon-vpc-cni-k8s v1.23 (what ipamd calls).
 #pragma once
 
 #include <cstdint>

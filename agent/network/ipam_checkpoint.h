@@ -4,7 +4,7 @@
 // Format: {"version":"vpc-cni-ipam/1","allocations":[{"networkName","containerID","ifName","ipv4" or "ipv6",
 // "allocationTimestamp" (ns), "metadata":{"k8sPodNamespace","k8sPodName","interfacesCount"}}]}.
 // Thread rule: plain values. Limits: kMaxBytes, kMaxAllocations. Errors: another version, text that is no checkpoint:
-// the field, its value and what is expected. Source: aws-node.md 2.1.
+// the field, its value and what is expected. Source: amazon-vpc-cni-k8s v1.23 (ipam.json).
 #pragma once
 
 #include <string>

@@ -3,7 +3,8 @@
 //
 // Thread rule: plain values; one IpamConfig is shared by all nodes of a group.
 // Errors: check_ipam_config names the variable, its value and what would be right.
-// Source: aws-node.md 1.1, 1.4, 2.3, 2.4.
+// Source: amazon-vpc-cni-k8s v1.23, README (CNI configuration variables) and prefix delegation guide; AWS docs,
+// limits of network interfaces by instance type.
 #pragma once
 
 #include <string>

@@ -13,7 +13,7 @@
 //
 // Thread rule: the node's thread. Ownership: the config is shared by the nodes of a group.
 // Memory: about 700 bytes with one interface and three prefixes (bench/ipam measures it).
-// Source: aws-node.md 2.1 to 2.10.
+// Source: amazon-vpc-cni-k8s v1.23, ipamd.
 #pragma once
 
 #include <array>

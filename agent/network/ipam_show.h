@@ -1,7 +1,7 @@
 // What the address daemon shows of itself: the answers of its introspection endpoint (127.0.0.1:61679) as JSON, and its
 // metrics (:61678/metrics) as Prometheus text. Rendered only; no server is here.
 //
-// Thread rule: pure functions. Source: aws-node.md 2.10.
+// Thread rule: pure functions. Source: amazon-vpc-cni-k8s v1.23, introspection endpoint and metrics.
 #pragma once
 
 #include <optional>

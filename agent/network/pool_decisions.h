@@ -1,7 +1,8 @@
 // Whether a pool of addresses must grow or shrink, and by how much: the exact rules of the VPC CNI.
 //
 // Thread rule: pure functions. Units: addresses, or prefixes of 16 where the card works with prefixes.
-// Source: aws-node.md 2.5.
+// Source: amazon-vpc-cni-k8s v1.23, WARM_ and MINIMUM_ targets (docs/eni-and-ip-target.md,
+// docs/prefix-and-ip-target.md).
 #pragma once
 
 #include "agent/network/address_pool.h"

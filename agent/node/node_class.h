@@ -2,7 +2,7 @@
 // events and status patches are rendered by filling gaps, never built.
 //
 // Thread rule: immutable after create(), shared by all threads.
-// Sources: kubelet.md 1.4 to 1.8, 2.1, 2.2, 4.4; recordings of a kubelet 1.36.
+// Source: recordings of a kubelet 1.36 (tests/real, tests/data).
 #pragma once
 
 #include <cstdint>

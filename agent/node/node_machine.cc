@@ -268,7 +268,7 @@ void NodeMachine::gone(NodeHost& host) {
 }
 
 // A kubelet whose Node is gone goes on: its status loop finds none in the watch's cache and asks for it four times each
-// period; it never registers again (kubelet.md 7.5).
+// period; it never registers again.
 void NodeMachine::look_for_gone(NodeHost& host, const ApiResponse& r) {
   if (phase_ != Phase::kGone) return;
   if (r.ok()) return come_back(host, r.body);

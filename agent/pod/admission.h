@@ -1,5 +1,5 @@
 // Admission: whether a node takes a pod that was bound to it, with the reasons and texts of a kubelet
-// (kubelet.md 4.3.O).
+// 1.36.
 //
 // Thread rule: pure functions.
 #pragma once

@@ -1,7 +1,7 @@
 // DeviceTable: which devices of a node's device plugins its containers hold, and which of them are unhealthy.
 //
 // A device is an index of its resource, from 0 to what the node has of it; ids are computed (device_id).
-// Thread rule: the node's thread. Source: kubelet.md 6.1.
+// Thread rule: the node's thread. Source: device plugin API v1beta1; a kubelet 1.36.
 #pragma once
 
 #include <cstdint>

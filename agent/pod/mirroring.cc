@@ -1,7 +1,7 @@
 // Static pods and the mirror pods that stand for them in the API: made when they are missing, taken away when they are
 // another manifest's, and made again when somebody deletes them.
 //
-// Source: kubelet.md 4.3.Q; recordings of a kubelet 1.36.
+// Source: recordings of a kubelet 1.36.
 #include <fmt/format.h>
 
 #include <algorithm>

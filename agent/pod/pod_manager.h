@@ -1,5 +1,5 @@
-// PodManager: the pods of ONE node: admission, life cycle, status, events, deletion, as a kubelet does it (kubelet.md
-// 4).
+// PodManager: the pods of ONE node: admission, life cycle, status, events, deletion, as a kubelet does it
+// (docs/pods.md).
 //
 // Events in: pod objects from a watch, answers, timers. Actions out: through Host. Tags used here have the top bit set
 // (kPodTagBit), so that the node machine can route answers and timers.

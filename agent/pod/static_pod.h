@@ -1,4 +1,4 @@
-// Static pods: what a node makes of a manifest in a file, as a kubelet does it (kubelet.md 4.3.Q): a name with the
+// Static pods: what a node makes of a manifest in a file, as a kubelet does it: a name with the
 // node's behind it, a uid that is a hash of node, file and content, and the annotations that tell where it comes from.
 //
 // Thread rule: pure functions. Errors name the field and what is right.

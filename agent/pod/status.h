@@ -1,7 +1,7 @@
 // A pod's status: computed from what its containers do (compute_status), and written as JSON: whole, or as the patch of
 // the pieces that changed since the last one.
 //
-// Source of every rule: kubelet.md 4.2 and recordings of a kubelet 1.36.
+// Source of every rule: recordings of a kubelet 1.36 (tests/data/traces).
 // Thread rule: pure functions of the pod and its node.
 #pragma once
 

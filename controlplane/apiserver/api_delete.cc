@@ -1,4 +1,4 @@
-// Delete: grace periods, finalizers, propagation (apiserver.md 2.8).
+// Delete: grace periods, finalizers, propagation.
 #include <algorithm>
 
 #include "controlplane/apiserver/api_impl.h"

@@ -1,4 +1,4 @@
-// Create and update: what happens between a decoded object and its commit (apiserver.md 2.7 and 2.9).
+// Create and update: what happens between a decoded object and its commit.
 #include "controlplane/apiserver/api_impl.h"
 #include "controlplane/apiserver/list_options.h"
 #include "controlplane/apiserver/object_bytes.h"

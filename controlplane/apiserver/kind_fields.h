@@ -1,6 +1,6 @@
 // Which fields of a kind a field selector may ask for, and how they are read from the stored bytes.
 //
-// Thread rule: immutable. Source: apiserver.md 2.15 and a real kube-apiserver 1.36.
+// Thread rule: immutable. Source: a real kube-apiserver 1.36.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// What a list or watch asks for beside the path: selectors, versions, pages (apiserver.md 2.2 to 2.4).
+// What a list or watch asks for beside the path: selectors, versions, pages (kubernetes.io, API concepts).
 //
 // Thread rule: plain values, pure functions.
 #pragma once

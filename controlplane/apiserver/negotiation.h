@@ -1,6 +1,6 @@
 // Content negotiation: what the answer is to be encoded as and transformed to, and what the body of a request is.
 //
-// Thread rule: plain values, pure functions. Source: apiserver.md 2.5 and a real kube-apiserver 1.36.
+// Thread rule: plain values, pure functions. Source: a real kube-apiserver 1.36.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
 // RequestInfo: what a path, a method and a query ask for.
 //
-// Thread rule: plain values, pure functions. Source: apiserver.md 1.4 and a real kube-apiserver 1.36.
+// Thread rule: plain values, pure functions. Source: a real kube-apiserver 1.36.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// PATCH: JSON patch, merge patch, strategic merge patch, server-side apply (apiserver.md 2.10 and 2.11).
+// PATCH: JSON patch, merge patch, strategic merge patch, server-side apply.
 #include <algorithm>
 #include <cstdlib>
 

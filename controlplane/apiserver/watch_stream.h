@@ -1,4 +1,4 @@
-// WatchStream: one watch over HTTP, from its first frame to its end (apiserver.md 2.4).
+// WatchStream: one watch over HTTP, from its first frame to its end.
 //
 // Thread rule: on the loop of the call's exchange; only the store's nudge comes from other threads and posts. The
 // stream keeps itself alive until it ends. A watcher that does not take its bytes is paused, and cut when the store has

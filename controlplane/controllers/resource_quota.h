@@ -1,8 +1,9 @@
 // ResourceQuotaController: the status of ResourceQuotas: what is allowed, and what is used of it. Admission adds to it
 // when objects are made; here it is counted anew when they go, and when a quota is new or changed.
 //
-// Thread rule: the controllers' loop. Quotas with scopes are left alone (admission passes them over as well); objects
-// of other groups ("count/deployments.apps") are counted anew every five minutes.
+// A quota with scopes counts only pods that are in them.
+// Thread rule: the controllers' loop. Objects of other groups ("count/deployments.apps") are counted anew every five
+// minutes.
 #pragma once
 
 #include <map>

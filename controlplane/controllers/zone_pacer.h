@@ -1,7 +1,7 @@
 // ZonePacer: how fast NoExecute taints are put on nodes that went away: per zone, slower or not at all when most of a
 // zone or everything is down, since then the fault is more likely here than there.
 //
-// Pure: time and the state of the zones are handed in. Source: apiserver.md 6, node life cycle.
+// Pure: time and the state of the zones are handed in. Source: kubernetes.io, Nodes (rate limits on eviction).
 #pragma once
 
 #include <deque>

@@ -5,7 +5,7 @@
 //
 // Thread rule: the shard's loop. Ownership: the client and the generator outlive it; answers come from the loop, never
 // from inside read(), and none after destruction.
-// Sources: kubelet.md 3.1, 3.2.
+// Source: the requests of a kubelet 1.36 (docs/fidelity.md).
 #pragma once
 
 #include <functional>

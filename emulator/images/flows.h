@@ -9,7 +9,7 @@
 // its cap changed. What begins and ends does so on a grid of kGrain, so that a zone's rates are computed at most twenty
 // times a second, however many groups there are. Memory: 88 bytes for each transfer.
 // Units: bytes, bytes a second. Thread rule: one owner; times come in from outside and never go back.
-// Source: aws-node.md 3.8.
+// Source: max-min fairness by progressive filling (Bertsekas and Gallager, Data Networks, 6.5).
 #pragma once
 
 #include <cstdint>

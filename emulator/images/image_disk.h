@@ -6,7 +6,7 @@
 // on the disk, or stay because another image has them.
 // Units: bytes. Thread rule: one owner. Ownership: the options outlive it. Cost: 32 bytes for each image; questions are
 // O(images × log layers).
-// Source: kubelet.md 1.4, aws-node.md 3.1; texts as of Kubernetes 1.36.
+// Source: kubernetes.io, Garbage collection of images; texts as of Kubernetes 1.36.
 #pragma once
 
 #include <cstdint>

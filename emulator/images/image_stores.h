@@ -5,7 +5,7 @@
 // are on their way: that is what lets the model's time go on.
 // Thread rule: every function may be called from any thread (one lock, held for microseconds). Times are of one
 // monotonic clock; one that is a little behind that of another thread counts as that one.
-// Source: aws-node.md 3.6, 3.8.
+// Source: OCI distribution-spec (requests of a pull); AWS docs, quotas of ECR.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // The images of a node as its status tells them: largest first, at most 50, each by its digest and its tag.
 //
-// Thread rule: pure functions. Source: kubelet.md 1.4.
+// Thread rule: pure functions. Source: the Node of a kubelet 1.36.
 #pragma once
 
 #include <string>

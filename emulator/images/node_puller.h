@@ -8,7 +8,7 @@
 // transfer, told by on_transfer().
 // Memory: about 250 bytes, 32 for each image on the node, 700 for each pull on its way (of an image of ten layers, its
 // transfer included).
-// Source: aws-node.md 3; texts as of Kubernetes 1.36 and containerd 2.1.
+// Source: texts as of Kubernetes 1.36 and containerd 2.1.
 #pragma once
 
 #include <cstdint>

@@ -4,7 +4,8 @@
 // Capacity and allocatable follow the node bootstrap of Amazon EKS (AL2023): kube-reserved by cores and max-pods, 100
 // MiB hard eviction, ephemeral storage less 1 GiB and 10 %; memory less the hypervisor's share (7.5 % by default).
 // Units: memory in MiB, storage in GB (10^9) where the cloud says GB.
-// Source: aws-node.md 1.1 and 1.4. Thread rule: plain values; the catalogue is immutable after loading.
+// Source: AWS docs, instance types; awslabs/amazon-eks-ami (reservations). Thread rule: plain values; the catalogue is
+// immutable after loading.
 #pragma once
 
 #include <cstdint>

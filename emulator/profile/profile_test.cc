@@ -19,7 +19,8 @@ struct Row {
   int64_t cpu_milli, memory_mib;
 };
 
-// Allocatable as the cloud's autoscaler publishes it for these types (aws-node.md 1.4).
+// Allocatable as the cloud's autoscaler publishes it for these types (karpenter-provider-aws,
+// instance types reference).
 constexpr Row kRows[] = {
     {"p4d.24xlarge", 95690, 1082712},   {"p5.48xlarge", 191450, 1938410},      {"p5e.48xlarge", 191450, 1938410},
     {"p5en.48xlarge", 191450, 1937332}, {"p6-b200.48xlarge", 191450, 1937332}, {"p6-b300.48xlarge", 191450, 3877198},

@@ -2,7 +2,7 @@
 // with every call; nothing waits here.
 //
 // Thread rule: one owner (Vpc). Units: tokens and tokens a second; the multiplier raises both, as a raised quota does.
-// Source: aws-node.md 2.3, 2.7.
+// Source: AWS docs, Request throttling for the Amazon EC2 API.
 #pragma once
 
 #include <vector>

@@ -6,7 +6,7 @@
 // When fleets share the subnet, only what this one has claimed is open to it; more is claimed when that is used up.
 //
 // Thread rule: one owner (Vpc). Memory: 2 bytes for 16 addresses, about 10 KiB for a /16.
-// Source: aws-node.md 2.7, 2.8.
+// Source: AWS docs, Prefix delegation and subnet CIDR reservations.
 #pragma once
 
 #include <functional>

@@ -7,7 +7,7 @@
 //
 // Thread rule: any thread (one lock, held for a microsecond).
 // Ownership: the claims outlive it. Memory: about 10 KiB a /16, and about 120 bytes an instance with three prefixes.
-// Source: aws-node.md 2.6 to 2.8.
+// Source: AWS docs, the EC2 API reference and quotas of network interfaces.
 #pragma once
 
 #include <array>

@@ -1,7 +1,7 @@
 // ApiError: what an API server says when it refuses, as metav1.Status says it. Clients branch on `code` and `reason`,
 // people read `message`; `causes` name the fields.
 //
-// Source of reasons and texts: apiserver.md 2.17 and a real kube-apiserver 1.36.
+// Source of reasons and texts: a real kube-apiserver 1.36.
 #pragma once
 
 #include <string>

@@ -1,7 +1,8 @@
 // Discovery documents, made from kinds: what kubectl and informers read first. Built-in kinds come in the kind table's
 // order; custom kinds after them, groups sorted by name.
 //
-// Thread rule: pure functions. Formats: apiserver.md 1.2.
+// Thread rule: pure functions. Formats: APIGroupList and apidiscovery.k8s.io/v2, as a real kube-apiserver 1.36 sends
+// them.
 #pragma once
 
 #include <string>

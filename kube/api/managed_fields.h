@@ -1,4 +1,4 @@
-// Server-side apply and field ownership: who set which field, conflicts, merging (apiserver.md 2.11).
+// Server-side apply and field ownership: who set which field, conflicts, merging.
 //
 // A real server keeps managedFields on EVERY object written through HTTP, and its clients see them: whole answers of
 // the recorded conversations hold them (crud, patch, watch, delete, subresources, reviews ...). So record_update()

@@ -2,7 +2,7 @@
 // needs them to apply, create and replace (it looks whether an endpoint lists `fieldValidation` and `dryRun`) and to
 // explain.
 //
-// Descriptions are short and our own. Format: apiserver.md 1.3.
+// Descriptions are short and our own. Format: OpenAPI v2 and v3 as a real kube-apiserver 1.36 sends them.
 // Thread rule: pure functions; a document of the core group is about 400 KB, so callers keep it.
 #pragma once
 

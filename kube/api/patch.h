@@ -1,7 +1,7 @@
 // Patches: JSON patch (RFC 6902), JSON merge patch (RFC 7386), strategic merge patch, and the two-way diff a kubelet
 // sends.
 //
-// Thread rule: pure functions. Errors carry the code and words of a real API server (apiserver.md 2.10 and 11).
+// Thread rule: pure functions. Errors carry the code and words of a real API server.
 #pragma once
 
 #include <string>

@@ -1,7 +1,7 @@
 // Tables: what `kubectl get` prints, made on the server (meta.k8s.io/v1 Table). One printer a kind: columns and the
 // cells of an object.
 //
-// Columns and cell rules are those of a real API server 1.36 (apiserver.md 3.3); the descriptions of columns are our
+// Columns and cell rules are those of a real API server 1.36; the descriptions of columns are our
 // own. Thread rule: printers are immutable; row() may be called from any thread.
 #pragma once
 

@@ -3,7 +3,7 @@
 // after 2, 4, 8 and 16 s (times [1, 1.1)), then every 32 s for ever.
 //
 // Thread rule: the host's loop. Ownership: the host outlives it; it may be destroyed at any time outside of its
-// callbacks. Sources: kubelet.md 1.2.
+// callbacks. Source: the certificate manager of a kubelet 1.36; docs/identity.md.
 #pragma once
 
 #include <memory>

@@ -6,7 +6,7 @@
 // error (DeadlineExceeded).
 // Thread rule: the client's loop. Ownership: client and approver outlive it. The callback comes once, from the loop and
 // never from inside start(); it may destroy the request.
-// Sources: kubelet.md 1.2.
+// Source: the signing requests of a kubelet 1.36; docs/identity.md.
 #pragma once
 
 #include <functional>

@@ -1,6 +1,6 @@
 // KubeClient: calls to one API server with its credentials, repeated with back-off where repeating is safe.
 //
-// What is repeated (contracts: kubelet.md 7): a call that never reached the server; a GET that was cut; 429 and 5xx
+// What is repeated, as by client-go: a call that never reached the server; a GET that was cut; 429 and 5xx
 // that carry Retry-After, after the time told, for every verb; a 401 once, with fresh credentials. At most `max_tries`
 // times.
 //

@@ -4,7 +4,7 @@
 //
 // A watch that is cut inside an object delivers nothing of it: the next watch begins at the last complete event.
 // Errors (no connection, 401, 403, 429, 5xx) are retried for ever with back-off 0.8 s, doubled to 30 s, times [1,2);
-// reset when a watch lived two minutes. Source: kubelet.md 3.2.
+// reset when a watch lived two minutes. Source: the reflectors of a kubelet 1.36.
 //
 // Thread rule: the client's loop. Ownership: the handler and the client must outlive the reflector; the handler may
 // stop the reflector from a callback, but destroy it only outside of one.

@@ -2,7 +2,8 @@
 // names, and what a certificate says of itself.
 //
 // Thread rule: pure functions.
-// Formats: PEM throughout. Sources: RFC 2986, RFC 5280; kubelet.md 1.2.
+// Formats: PEM throughout. Sources: RFC 2986, RFC 5280; kubernetes.io, Certificates and
+// certificate signing requests.
 #pragma once
 
 #include <string>

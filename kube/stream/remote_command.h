@@ -4,7 +4,7 @@
 // Thread rule: the loop of the exchange. No event comes from inside a call. Ownership: the session is shared; letting
 // go of it closes the connection. A handler must live until on_close(), or until the session has been let go of.
 // Limits: RemoteCommandOptions; docs/limits.md.
-// Formats: contract of the kubelet's streaming server; the streams of SPDY are named by the header streamType, the
+// Formats: those of the kubelet's streaming server; the streams of SPDY are named by the header streamType, the
 // channels of WebSocket are the first byte of each message.
 #pragma once
 

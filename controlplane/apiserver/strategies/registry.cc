@@ -18,7 +18,7 @@ struct Row {
 using Status = StatusMetadata;
 using Own = OwnMetadata;
 
-// Source: behaviour of kube-apiserver 1.36 (apiserver.md 2.9, 2.13, 2.14). Kinds not listed have no special rules.
+// Source: behaviour of kube-apiserver 1.36. Kinds not listed have no special rules.
 const Row kRows[] = {
     // core
     {{.storage_resource = "pods", .generation = true, .delete_returns_object = true, .status_dropped = false},

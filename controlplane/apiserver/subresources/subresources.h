@@ -68,7 +68,7 @@ struct SubresourceAnswer {
 
 kube::ApiResult<SubresourceAnswer> call_subresource(SubresourceCall call, Api& api, RequestContext& ctx);
 
-// What Api::bind does: pods/binding of apiserver.md 1.5. `binding` is a decoded Binding.
+// What Api::bind does: the subresource pods/binding. `binding` is a decoded Binding.
 kube::ApiResult<ObjectRef> bind_pod(Api& api, std::string_view ns, std::string_view pod, const kube::Json& binding,
                                     RequestContext& ctx);
 
