@@ -7,6 +7,7 @@
 #include "emulator/fleet/fake_api.h"
 #include "emulator/fleet/fleet.h"
 #include "emulator/fleet/single_node.h"
+#include "emulator/fleet/test_fleet.h"
 #include "emulator/fleet/test_waits.h"
 
 namespace ghostfleet::emulator {
@@ -27,17 +28,10 @@ ImageModel small_model() {
 }
 
 FleetOptions options_for(const FakeApi& api, uint32_t nodes, ImageModel model = small_model()) {
-  FleetOptions o;
-  o.client = api.config();
-  o.name = "f1";
-  o.shards = 2;
-  FleetGroup g;
-  g.count = nodes;
-  g.name_template = "n-{index}";
+  FleetOptions o = small_fleet(api, nodes);
+  FleetGroup& g = o.groups.front();
   g.zones = {"a", "b"};
-  g.node.capacity = {{"cpu", "16"}, {"memory", "64Gi"}, {"pods", "110"}};
   g.node.images = {{{"registry.k8s.io/pause:3.10"}, 320368}};
-  o.groups.push_back(g);
   o.images = std::make_shared<const ImageModel>(std::move(model));
   return o;
 }

@@ -5,6 +5,7 @@
 #include "emulator/fleet/fake_api.h"
 #include "emulator/fleet/remove.h"
 #include "emulator/fleet/single_node.h"
+#include "emulator/fleet/test_fleet.h"
 #include "emulator/fleet/test_waits.h"
 
 namespace ghostfleet::emulator {
@@ -14,19 +15,6 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr const char* kLease = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/";
-
-FleetOptions options_for(const FakeApi& api, uint32_t nodes) {
-  FleetOptions o;
-  o.client = api.config();
-  o.name = "f1";
-  o.shards = 2;
-  FleetGroup g;
-  g.count = nodes;
-  g.name_template = "n-{index}";
-  g.node.capacity = {{"cpu", "16"}, {"memory", "64Gi"}, {"pods", "110"}};
-  o.groups.push_back(g);
-  return o;
-}
 
 kube::Json pod_on(const std::string& node, const std::string& name) {
   return *kube::parse_json(R"({"kind":"Pod","apiVersion":"v1","metadata":{"name":")" + name +
@@ -42,7 +30,7 @@ std::string phase_of(FakeApi& api, const std::string& name) {
 
 TEST(Fleet, RegistersRenewsAndStopsCleanly) {
   FakeApi api;
-  FleetOptions o = options_for(api, 300);
+  FleetOptions o = small_fleet(api, 300);
   o.lease_duration = seconds(2);
   std::atomic<bool> all_ready = false;
   FleetCallbacks callbacks;
@@ -71,7 +59,7 @@ TEST(Fleet, LeasesAreWrittenInProtobufButToOurOwnServer) {
       if (!own || target != "/version") return std::nullopt;
       return FakeApi::RawAnswer{200, "application/json", R"({"gitVersion":"v1.36.3+ghostfleet"})"};
     });
-    FleetOptions o = options_for(api, 5);
+    FleetOptions o = small_fleet(api, 5);
     o.lease_duration = seconds(2);
     auto fleet = Fleet::start(o);
     ASSERT_TRUE(fleet.ok()) << fleet.error().message();
@@ -95,14 +83,14 @@ TEST(Fleet, LeasesAreWrittenInProtobufButToOurOwnServer) {
 TEST(Fleet, ARestartTakesItsNodesOver) {
   FakeApi api;
   {
-    auto fleet = Fleet::start(options_for(api, 100));
+    auto fleet = Fleet::start(small_fleet(api, 100));
     ASSERT_TRUE(fleet.ok());
     ASSERT_TRUE(eventually([&] { return (*fleet)->snapshot().ready == 100; }));
     ASSERT_TRUE(eventually([&] { return api.count(kLease) == 100; }));
   }
   const auto before = api.get("/api/v1/nodes/n-7");
   api.clear_log();
-  FleetOptions o = options_for(api, 120);
+  FleetOptions o = small_fleet(api, 120);
   o.lease_duration = seconds(4);
   auto fleet = Fleet::start(o);
   ASSERT_TRUE(fleet.ok());
@@ -118,7 +106,7 @@ TEST(Fleet, ARestartTakesItsNodesOver) {
 TEST(Fleet, ARestartAfterTheGracePeriodBringsEveryNodeBack) {
   FakeApi api;
   {
-    auto fleet = Fleet::start(options_for(api, 60));
+    auto fleet = Fleet::start(small_fleet(api, 60));
     ASSERT_TRUE(fleet.ok());
     ASSERT_TRUE(eventually([&] { return (*fleet)->snapshot().ready == 60 && api.count(kLease) == 60; }));
   }
@@ -128,7 +116,7 @@ TEST(Fleet, ARestartAfterTheGracePeriodBringsEveryNodeBack) {
     });
   }
   api.clear_log();
-  auto fleet = Fleet::start(options_for(api, 60));
+  auto fleet = Fleet::start(small_fleet(api, 60));
   ASSERT_TRUE(fleet.ok());
   ASSERT_TRUE(eventually([&] { return (*fleet)->snapshot().ready == 60; }));
   EXPECT_EQ(api.count_ready(), 60u);
@@ -137,7 +125,7 @@ TEST(Fleet, ARestartAfterTheGracePeriodBringsEveryNodeBack) {
 
 TEST(Fleet, ANodeMayHaveAConnectionOfItsOwn) {
   FakeApi api;
-  FleetOptions o = options_for(api, 12);
+  FleetOptions o = small_fleet(api, 12);
   o.connections = ConnectionMode::kPerNode;
   auto fleet = Fleet::start(o);
   ASSERT_TRUE(fleet.ok());
@@ -151,7 +139,7 @@ TEST(Fleet, ANodeMayHaveAConnectionOfItsOwn) {
 TEST(Fleet, NodesOfOthersAreLeftAlone) {
   FakeApi api;
   api.put("/api/v1/nodes/n-3", *kube::parse_json(R"({"metadata":{"name":"n-3"},"status":{}})"));
-  auto fleet = Fleet::start(options_for(api, 10));
+  auto fleet = Fleet::start(small_fleet(api, 10));
   ASSERT_TRUE(fleet.ok());
   ASSERT_TRUE(eventually([&] { return (*fleet)->snapshot().ready == 9 && (*fleet)->snapshot().not_ours == 1; }));
   EXPECT_EQ((*fleet)->snapshot().not_ours_examples, std::vector<std::string>{"n-3"});
@@ -169,7 +157,7 @@ TEST(Fleet, PodsFromBeforeAndPodsOfLateNodesRun) {
   FakeApi api;
   api.put("/api/v1/namespaces/default/pods/early", pod_on("n-2", "early"));
   api.put("/api/v1/namespaces/default/pods/other", pod_on("elsewhere", "other"));
-  FleetOptions o = options_for(api, 20);
+  FleetOptions o = small_fleet(api, 20);
   o.register_rate = 20;  // the last node comes a second after its pod
   api.put("/api/v1/namespaces/default/pods/late", pod_on("n-19", "late"));
   auto fleet = Fleet::start(o);
@@ -183,7 +171,7 @@ TEST(Fleet, PodsFromBeforeAndPodsOfLateNodesRun) {
 
 TEST(Fleet, APodStartsAtOnceOnAFleetThatReadsAnswersTogether) {
   FakeApi api;
-  FleetOptions o = options_for(api, 40);
+  FleetOptions o = small_fleet(api, 40);
   o.lease_duration = seconds(2);  // renewed every half a second
   auto fleet = Fleet::start(o);
   ASSERT_TRUE(fleet.ok());
@@ -203,7 +191,7 @@ TEST(Fleet, SurvivesAServerThatRefusesAndWatchesThatAreCut) {
     if (method == "GET" || turn++ % 5 != 0) return std::nullopt;
     return target.find("leases") != std::string::npos ? 500 : 429;
   });
-  auto fleet = Fleet::start(options_for(api, 50));
+  auto fleet = Fleet::start(small_fleet(api, 50));
   ASSERT_TRUE(fleet.ok());
   ASSERT_TRUE(eventually([&] { return (*fleet)->snapshot().ready == 50; }));
   EXPECT_GT((*fleet)->snapshot().errors.at("429"), 0u);
@@ -218,7 +206,7 @@ TEST(Fleet, SurvivesAServerThatRefusesAndWatchesThatAreCut) {
 
 TEST(Fleet, ADeletedNodeStaysDeleted) {
   FakeApi api;
-  auto fleet = Fleet::start(options_for(api, 5));
+  auto fleet = Fleet::start(small_fleet(api, 5));
   ASSERT_TRUE(fleet.ok());
   ASSERT_TRUE(eventually([&] { return (*fleet)->snapshot().ready == 5; }));
   api.erase("/api/v1/nodes/n-1");
@@ -229,7 +217,7 @@ TEST(Fleet, ADeletedNodeStaysDeleted) {
 
 TEST(Fleet, TheServerGoesAwayAndComesBack) {
   auto api = std::make_unique<FakeApi>();
-  FleetOptions o = options_for(*api, 40);
+  FleetOptions o = small_fleet(*api, 40);
   o.lease_duration = seconds(2);
   auto fleet = Fleet::start(o);
   ASSERT_TRUE(fleet.ok());
@@ -252,14 +240,14 @@ TEST(Fleet, TheServerGoesAwayAndComesBack) {
 
 TEST(Fleet, StartingSaysWhatIsWrong) {
   FakeApi api;
-  FleetOptions o = options_for(api, 5);
+  FleetOptions o = small_fleet(api, 5);
   o.name = "Not A Name";
   EXPECT_FALSE(Fleet::start(o).ok());
-  o = options_for(api, 5);
+  o = small_fleet(api, 5);
   o.groups[0].node.capacity = {{"cpu", "2"}, {"pods", "110"}};
   o.groups[0].node.allocatable = {{"cpu", "2500m"}, {"pods", "110"}};
   EXPECT_EQ(Fleet::start(o).error().message(), "nodes n-{index}: allocatable cpu: 2500m is more than the capacity, 2");
-  o = options_for(api, 5);
+  o = small_fleet(api, 5);
   api.set_fault([](const std::string&, const std::string&) { return std::optional<int>(403); });
   auto refused = Fleet::start(o);
   ASSERT_FALSE(refused.ok());

@@ -11,6 +11,7 @@
 #include "emulator/fleet/fake_api.h"
 #include "emulator/fleet/fleet.h"
 #include "emulator/fleet/single_node.h"
+#include "emulator/fleet/test_fleet.h"
 #include "emulator/fleet/test_waits.h"
 #include "kube/client/signing_request.h"
 #include "tests/support/temporary_folder.h"
@@ -21,15 +22,7 @@ namespace {
 constexpr const char* kRequests = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 
 FleetOptions own_identities(const FakeApi& api, uint32_t nodes, const std::string& folder) {
-  FleetOptions o;
-  o.client = api.config();
-  o.name = "f1";
-  o.shards = 2;
-  FleetGroup g;
-  g.count = nodes;
-  g.name_template = "n-{index}";
-  g.node.capacity = {{"cpu", "16"}, {"memory", "64Gi"}, {"pods", "110"}};
-  o.groups.push_back(g);
+  FleetOptions o = small_fleet(api, nodes);
   o.connections = ConnectionMode::kPerNode;
   o.full_fidelity = true;
   o.identity.per_node = true;

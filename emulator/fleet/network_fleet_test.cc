@@ -10,6 +10,7 @@
 #include "emulator/fleet/fake_api.h"
 #include "emulator/fleet/fleet.h"
 #include "emulator/fleet/single_node.h"
+#include "emulator/fleet/test_fleet.h"
 #include "emulator/fleet/test_waits.h"
 
 namespace ghostfleet::emulator {
@@ -68,16 +69,8 @@ std::shared_ptr<NetworkOptions> network_of(const std::string& range, const IpamC
 }
 
 FleetOptions options_for(const FakeApi& api, uint32_t nodes, std::shared_ptr<const NetworkOptions> network) {
-  FleetOptions o;
-  o.client = api.config();
-  o.name = "f1";
-  o.shards = 2;
-  FleetGroup g;
-  g.count = nodes;
-  g.name_template = "n-{index}";
-  g.zones = {"z1"};
-  g.node.capacity = {{"cpu", "16"}, {"memory", "64Gi"}, {"pods", "110"}};
-  o.groups.push_back(g);
+  FleetOptions o = small_fleet(api, nodes);
+  o.groups.front().zones = {"z1"};
   o.network = std::move(network);
   return o;
 }
