@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <thread>
 
 #include "base/event_loop.h"
@@ -356,8 +357,8 @@ Result<std::shared_ptr<const emulator::VpcSpec>> load_vpc(const std::string& fil
 
 Result<emulator::ImageModel> load_image_model(const std::string& file) {
   if (file == "built-in") return emulator::ImageModel();
-  auto text = read_file(expand_home(file), 16 << 20);
-  if (!text.ok()) return text.error().with_context("--images");
+  auto text = read_named_file(expand_home(file), 16 << 20, "--images (a file, or built-in)");
+  if (!text.ok()) return text.error();
   return emulator::parse_image_file(*text, file);
 }
 
@@ -367,6 +368,18 @@ Result<Duration> parse_for(const std::string& text) {
   if (!parse_duration(text, &d) || d.count() <= 0)
     return invalid_argument(fmt::format("--for {}: a duration like 2m or 90s is expected", text));
   return d;
+}
+
+// Told at the start: a run of an hour is not to end without its summary.
+static Status check_summary_file(const std::string& file) {
+  if (file.empty()) return Status();
+  const std::string path = expand_home(file);
+  const std::string folder = parent_directory(path);
+  if (!std::filesystem::is_directory(folder))
+    return invalid_argument(fmt::format("--summary {}: there is no folder {}", file, folder));
+  if (std::filesystem::is_directory(path))
+    return invalid_argument(fmt::format("--summary {}: this is a folder, a file is expected", file));
+  return Status();
 }
 
 Result<std::unique_ptr<MetricsServer>> MetricsServer::start(int port, Parts parts) {
@@ -380,10 +393,7 @@ Result<FleetPlan> plan_fleet(const FleetFlags& flags) {
   if (!spec.ok()) return spec.error();
   auto for_time = parse_for(flags.for_time);
   if (!for_time.ok()) return for_time.error();
-  if (const std::string folder = parent_directory(expand_home(flags.summary));
-      !flags.summary.empty() && !file_exists(folder)) {
-    return not_found(fmt::format("--summary {}: there is no folder {}", flags.summary, folder));
-  }
+  GF_RETURN_IF_ERROR(check_summary_file(flags.summary));
   auto profiles = emulator::ProfileCatalogue::load(home_directory() + "/profiles");
   if (!profiles.ok()) return invalid_argument(profiles.error().message());
   auto options = emulator::make_fleet_options(*spec, *profiles);

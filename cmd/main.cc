@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 
@@ -68,6 +69,18 @@ int tell_unknown(const CLI::App& app) {
   return wrong_usage(fmt::format("{} does not take {}; {}", path, typed, near_hint(typed, flag_names(*last))));
 }
 
+// A flag that was given as "": of a variable that is not set, most often. Empty: there is none.
+std::string flag_without_value(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options()) {
+    const auto& values = option->results();
+    if (std::find(values.begin(), values.end(), "") != values.end()) return option->get_name();
+  }
+  for (const CLI::App* chosen : app.get_subcommands()) {
+    if (const std::string flag = flag_without_value(*chosen); !flag.empty()) return flag;
+  }
+  return {};
+}
+
 int run(int argc, char** argv) {
   CLI::App app{"Emulated Kubernetes nodes by the hundred thousand: a fleet, an embedded control plane, one command."};
   app.name("ghostfleet");
@@ -96,6 +109,8 @@ int run(int argc, char** argv) {
     if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
     return wrong_usage(e.what());
   }
+  if (const std::string flag = flag_without_value(app); !flag.empty())
+    return wrong_usage(fmt::format("{}: it is empty; a value is expected", flag));
   set_logging(verbosity);
   return runner ? runner() : tell_unknown(app);
 }

@@ -8,6 +8,7 @@
 #include "cmd/commands.h"
 #include "cmd/fleet_run.h"
 #include "cmd/plane.h"
+#include "emulator/fleet/network_options.h"
 #include "kube/client/kubeconfig.h"
 
 namespace ghostfleet::cmd {
@@ -91,7 +92,10 @@ int run_up(const FleetFlags& flags, const PlaneFlags& plane_flags) {
   run.extra["kubeconfig"] = (*plane)->kubeconfig();
   const int code = run_fleet_to_end(*plan, flags, run, *run_file, [&] { return (*plane)->metrics(); });
   (*plane)->stop();
-  return code;
+  if (plan->options.network_claims.empty()) return code;
+  // The pods are gone with the plane that kept them, and so is who could remove the fleet later.
+  const Status claims = emulator::remove_network_claims(home_directory(), config->client, plan->options.name);
+  return claims.ok() ? code : fail(claims);
 }
 
 int run_controlplane(const PlaneFlags& flags, const std::string& for_text) {

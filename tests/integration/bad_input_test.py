@@ -60,8 +60,11 @@ def flags(p):
     port = p.server.rsplit(":", 1)[1]
     expect(p, "port in use", ["up", "--nodes", "1", "--name", "other", "--port", port, "--for", "1s"], 1, rf"{port}.*in use")
     expect(p, "kubeconfig of somebody else", ["up", "--nodes", "1", "--name", "other", "--port", "0", "--kubeconfig", __file__, "--for", "1s"], 1, r"was not written by ghostfleet")
-    expect(p, "summary on a full disk", [*fleet, "--nodes", "1", "--name", "full", "--summary", "/dev/full/x"], 1, r"--summary")
-    expect(p, "summary in no folder", [*fleet, "--nodes", "1", "--name", "full", "--summary", "/nosuch/x"], 1, r"--summary /nosuch/x: there is no folder /nosuch")
+    expect(p, "summary on a full disk", [*fleet, "--nodes", "1", "--name", "full", "--summary", "/dev/full/x"], 2, r"--summary")
+    expect(p, "summary in no folder", [*fleet, "--nodes", "1", "--name", "full", "--summary", "/nosuch/x"], 2, r"--summary /nosuch/x: there is no folder /nosuch")
+    expect(p, "summary is a folder", [*fleet, "--nodes", "1", "--name", "full", "--summary", p.home], 2, r"this is a folder, a file is expected")
+    expect(p, "a flag of an unset variable", [*fleet, "--nodes", "1", "--name", "full", "--vpc", ""], 2, r"--vpc: it is empty; a value is expected")
+    expect(p, "built-in, mistyped", [*fleet, "--nodes", "1", "--name", "full", "--images", "builtin"], 2, r"--images \(a file, or built-in\): reading builtin")
 
 
 def networks(p):
