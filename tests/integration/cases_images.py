@@ -86,8 +86,12 @@ def c057(t):
                     assert p["status"]["phase"] == "Pending" and "429 Too Many Requests" in waiting["message"], (p["status"]["phase"], waiting)
         return all_running(roll(), 20)
 
-    t.wait("a pod waits after a refusal", lambda: look() or "ErrImagePull" in seen, 20)
-    refused = next(p for p in roll() if p["status"]["phase"] == "Pending")
+    def refused_pods():
+        return [p for p in roll() for s in p["status"].get("containerStatuses", [])
+                if s["state"].get("waiting", {}).get("reason") in ("ErrImagePull", "ImagePullBackOff")]
+
+    t.wait("a pod waits after a refusal", lambda: not look() and "ErrImagePull" in seen and refused_pods(), 20)
+    refused = refused_pods()[0]
     # Another image is not held up by this one's back-off.
     t.post(PODS, pod("other", "elsewhere.example.test/app:1", refused["spec"]["nodeName"]))
     t.wait("the other image's pod runs", lambda: t.pod("other")["status"]["phase"] == "Running", 8)
