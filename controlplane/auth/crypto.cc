@@ -13,11 +13,8 @@
 
 namespace ghostfleet::controlplane::crypto {
 
-void Deleter::operator()(bio_st* p) const { BIO_free_all(p); }
-void Deleter::operator()(evp_md_ctx_st* p) const { EVP_MD_CTX_free(p); }
-void Deleter::operator()(evp_pkey_st* p) const { EVP_PKEY_free(p); }
-void Deleter::operator()(x509_st* p) const { X509_free(p); }
-void Deleter::operator()(X509_req_st* p) const { X509_REQ_free(p); }
+using kube::http::bio_of;
+using kube::http::bio_text;
 
 Status library_error(std::string_view what) {
   char text[256] = "unknown error";
@@ -26,24 +23,16 @@ Status library_error(std::string_view what) {
   return internal_error(std::string(what) + ": " + text);
 }
 
-BioPtr reader(std::string_view bytes) { return BioPtr(BIO_new_mem_buf(bytes.data(), static_cast<int>(bytes.size()))); }
-
-std::string drain(BIO* bio) {
-  char* data = nullptr;
-  const long size = BIO_get_mem_data(bio, &data);
-  return size > 0 ? std::string(data, static_cast<size_t>(size)) : std::string();
-}
-
 KeyPtr generate_ec_key() { return KeyPtr(EVP_EC_gen("P-256")); }
 
 std::string private_key_pem(EVP_PKEY* key) {
   BioPtr bio(BIO_new(BIO_s_mem()));
   if (!bio || PEM_write_bio_PrivateKey(bio.get(), key, nullptr, nullptr, 0, nullptr, nullptr) != 1) return "";
-  return drain(bio.get());
+  return bio_text(bio.get());
 }
 
 Result<KeyPtr> read_private_key(std::string_view pem) {
-  BioPtr bio = reader(pem);
+  BioPtr bio = bio_of(pem);
   KeyPtr key(PEM_read_bio_PrivateKey(bio.get(), nullptr, nullptr, nullptr));
   if (!key) {
     ERR_clear_error();
@@ -53,7 +42,7 @@ Result<KeyPtr> read_private_key(std::string_view pem) {
 }
 
 Result<CertPtr> read_certificate(std::string_view pem) {
-  BioPtr bio = reader(pem);
+  BioPtr bio = bio_of(pem);
   CertPtr cert(PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr));
   if (!cert) {
     ERR_clear_error();
@@ -65,7 +54,7 @@ Result<CertPtr> read_certificate(std::string_view pem) {
 std::string certificate_pem(X509* cert) {
   BioPtr bio(BIO_new(BIO_s_mem()));
   if (!bio || PEM_write_bio_X509(bio.get(), cert) != 1) return "";
-  return drain(bio.get());
+  return bio_text(bio.get());
 }
 
 std::string random_bytes(size_t count) {

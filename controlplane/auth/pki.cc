@@ -187,7 +187,7 @@ void read_alternative_names(GENERAL_NAMES* names, CertificateRequest* out) {
 }
 
 Result<crypto::RequestPtr> read_request(std::string_view pem) {
-  crypto::BioPtr bio = crypto::reader(pem);
+  crypto::BioPtr bio = kube::http::bio_of(pem);
   crypto::RequestPtr request(PEM_read_bio_X509_REQ(bio.get(), nullptr, nullptr, nullptr));
   if (!request) {
     ERR_clear_error();

@@ -49,7 +49,7 @@ std::string make_request(const char* organization, const char* name, const char*
   X509_REQ_sign(request.get(), key.get(), EVP_sha256());
   crypto::BioPtr bio(BIO_new(BIO_s_mem()));
   PEM_write_bio_X509_REQ(bio.get(), request.get());
-  return crypto::drain(bio.get());
+  return kube::http::bio_text(bio.get());
 }
 
 TEST(PkiTest, CertificatesChainAndNameTheServer) {

@@ -11,41 +11,31 @@
 #include <memory>
 
 #include "base/digest.h"
+#include "kube/http/openssl_handles.h"
 
 namespace ghostfleet::kube {
 namespace {
 
-template <auto kFree>
-struct Free {
-  template <class T>
-  void operator()(T* p) const {
-    kFree(p);
-  }
+using http::bio_of;
+using http::bio_text;
+using http::BioPtr;
+using http::CertPtr;
+using http::KeyPtr;
+using http::no_password;
+using http::RequestPtr;
+
+struct NamesFree {
+  void operator()(GENERAL_NAMES* n) const { GENERAL_NAMES_free(n); }
 };
-using BioPtr = std::unique_ptr<BIO, Free<BIO_free>>;
-using KeyPtr = std::unique_ptr<EVP_PKEY, Free<EVP_PKEY_free>>;
-using X509Ptr = std::unique_ptr<X509, Free<X509_free>>;
-using RequestPtr = std::unique_ptr<X509_REQ, Free<X509_REQ_free>>;
-using NamesPtr = std::unique_ptr<GENERAL_NAMES, Free<GENERAL_NAMES_free>>;
-using ContextPtr = std::unique_ptr<EVP_MD_CTX, Free<EVP_MD_CTX_free>>;
+using NamesPtr = std::unique_ptr<GENERAL_NAMES, NamesFree>;
 
 struct ExtensionsFree {
   void operator()(STACK_OF(X509_EXTENSION) * s) const { sk_X509_EXTENSION_pop_free(s, X509_EXTENSION_free); }
 };
 using ExtensionsPtr = std::unique_ptr<STACK_OF(X509_EXTENSION), ExtensionsFree>;
 
-BioPtr reader(const std::string& pem) { return BioPtr(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size()))); }
-
-std::string drain(const BioPtr& bio) {
-  char* data = nullptr;
-  const long size = BIO_get_mem_data(bio.get(), &data);
-  return std::string(data, static_cast<size_t>(size));
-}
-
-int no_password(char*, int, int, void*) { return -1; }
-
 KeyPtr read_key(const std::string& pem) {
-  return KeyPtr(PEM_read_bio_PrivateKey(reader(pem).get(), nullptr, no_password, nullptr));
+  return KeyPtr(PEM_read_bio_PrivateKey(bio_of(pem).get(), nullptr, no_password, nullptr));
 }
 
 // Not as MBSTRING: that has a limit of 64 characters for a common name, which node names may pass.
@@ -129,7 +119,7 @@ Result<std::string> make_private_key() {
   if (!key || PEM_write_bio_PrivateKey_traditional(out.get(), key.get(), nullptr, nullptr, 0, nullptr, nullptr) != 1) {
     return internal_error("a private key could not be made");
   }
-  return drain(out);
+  return bio_text(out.get());
 }
 
 Result<std::string> make_signing_request(const SigningSubject& subject, const std::string& key_pem) {
@@ -147,7 +137,7 @@ Result<std::string> make_signing_request(const SigningSubject& subject, const st
   if (X509_REQ_sign(request.get(), key.get(), EVP_sha256()) <= 0) return internal_error("signing request: signature");
   const BioPtr out(BIO_new(BIO_s_mem()));
   PEM_write_bio_X509_REQ(out.get(), request.get());
-  return drain(out);
+  return bio_text(out.get());
 }
 
 Result<std::string> digested_request_name(const SigningSubject& subject, const std::vector<std::string>& usages,
@@ -171,7 +161,7 @@ Result<std::string> digested_request_name(const SigningSubject& subject, const s
 }
 
 Result<CertificateFacts> read_certificate(const std::string& pem) {
-  const X509Ptr certificate(PEM_read_bio_X509(reader(pem).get(), nullptr, no_password, nullptr));
+  const CertPtr certificate(PEM_read_bio_X509(bio_of(pem).get(), nullptr, no_password, nullptr));
   if (!certificate) return invalid_argument("no PEM block CERTIFICATE in it");
   CertificateFacts out;
   if (!read_time(X509_get0_notBefore(certificate.get()), &out.not_before) ||
@@ -186,7 +176,7 @@ Result<CertificateFacts> read_certificate(const std::string& pem) {
 }
 
 Result<SigningSubject> read_signing_request(const std::string& pem) {
-  const RequestPtr request(PEM_read_bio_X509_REQ(reader(pem).get(), nullptr, no_password, nullptr));
+  const RequestPtr request(PEM_read_bio_X509_REQ(bio_of(pem).get(), nullptr, no_password, nullptr));
   if (!request) return invalid_argument("no PEM block CERTIFICATE REQUEST in it");
   SigningSubject out;
   read_subject(X509_REQ_get_subject_name(request.get()), &out);

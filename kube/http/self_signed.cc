@@ -9,28 +9,17 @@
 
 #include <memory>
 
+#include "kube/http/openssl_handles.h"
+
 namespace ghostfleet::kube::http {
 namespace {
 
-template <auto kFree>
-struct Free {
-  template <class T>
-  void operator()(T* p) const {
-    kFree(p);
-  }
+struct ExtensionFree {
+  void operator()(X509_EXTENSION* e) const { X509_EXTENSION_free(e); }
 };
-using BioPtr = std::unique_ptr<BIO, Free<BIO_free>>;
-using KeyPtr = std::unique_ptr<EVP_PKEY, Free<EVP_PKEY_free>>;
-using CertPtr = std::unique_ptr<X509, Free<X509_free>>;
-using ExtensionPtr = std::unique_ptr<X509_EXTENSION, Free<X509_EXTENSION_free>>;
+using ExtensionPtr = std::unique_ptr<X509_EXTENSION, ExtensionFree>;
 
 constexpr long kHour = 3600, kYear = 365L * 24 * kHour;
-
-std::string drain(const BioPtr& bio) {
-  char* data = nullptr;
-  const long size = BIO_get_mem_data(bio.get(), &data);
-  return std::string(data, static_cast<size_t>(size));
-}
 
 bool set_serial(X509* cert) {
   int64_t serial = 0;
@@ -83,7 +72,7 @@ Result<SelfSigned> make_self_signed(const std::string& common_name, const std::v
       PEM_write_bio_PKCS8PrivateKey(key_out.get(), key.get(), nullptr, nullptr, 0, nullptr, nullptr) != 1) {
     return internal_error("a self-signed certificate could not be written");
   }
-  return SelfSigned{drain(cert_out), drain(key_out)};
+  return SelfSigned{bio_text(cert_out.get()), bio_text(key_out.get())};
 }
 
 }  // namespace ghostfleet::kube::http

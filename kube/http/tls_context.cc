@@ -8,33 +8,16 @@
 
 #include <vector>
 
+#include "kube/http/openssl_handles.h"
 #include "kube/http/tls.h"
 #include "kube/http/tls_impl.h"
 
 namespace ghostfleet::kube::http {
 namespace {
 
-struct BioFree {
-  void operator()(BIO* b) const { BIO_free(b); }
-};
-struct X509Free {
-  void operator()(X509* x) const { X509_free(x); }
-};
-struct KeyFree {
-  void operator()(EVP_PKEY* k) const { EVP_PKEY_free(k); }
-};
-using BioPtr = std::unique_ptr<BIO, BioFree>;
-using X509Ptr = std::unique_ptr<X509, X509Free>;
-using KeyPtr = std::unique_ptr<EVP_PKEY, KeyFree>;
-
-BioPtr memory_bio(const std::string& pem) { return BioPtr(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size()))); }
-
-// No pass phrase is ever asked on a terminal.
-int no_password(char*, int, int, void*) { return -1; }
-
-Result<std::vector<X509Ptr>> parse_certificates(const std::string& pem, std::string_view what) {
-  std::vector<X509Ptr> out;
-  const BioPtr bio = memory_bio(pem);
+Result<std::vector<CertPtr>> parse_certificates(const std::string& pem, std::string_view what) {
+  std::vector<CertPtr> out;
+  const BioPtr bio = bio_of(pem);
   while (X509* certificate = PEM_read_bio_X509(bio.get(), nullptr, no_password, nullptr)) out.emplace_back(certificate);
   const unsigned long error = ERR_peek_last_error();
   const bool only_end = ERR_GET_LIB(error) == ERR_LIB_PEM && ERR_GET_REASON(error) == PEM_R_NO_START_LINE;
@@ -46,14 +29,14 @@ Result<std::vector<X509Ptr>> parse_certificates(const std::string& pem, std::str
 
 // A certificate with its chain and its key, parsed; they belong together.
 struct ParsedIdentity {
-  std::vector<X509Ptr> chain;
+  std::vector<CertPtr> chain;
   KeyPtr key;
 };
 
 Result<ParsedIdentity> parse_identity(const std::string& cert_pem, const std::string& key_pem, std::string_view what) {
   auto chain = parse_certificates(cert_pem, std::string(what) + " certificate");
   if (!chain.ok()) return chain.error();
-  const BioPtr bio = memory_bio(key_pem);
+  const BioPtr bio = bio_of(key_pem);
   KeyPtr key(PEM_read_bio_PrivateKey(bio.get(), nullptr, no_password, nullptr));
   if (!key) return invalid_argument(std::string(what) + " key: bad PEM: " + take_openssl_errors());
   if (X509_check_private_key((*chain)[0].get(), key.get()) != 1) {
@@ -84,7 +67,7 @@ Status trust(SSL_CTX* ctx, const std::string& ca_pem, std::string_view what, boo
   auto certificates = parse_certificates(ca_pem, what);
   if (!certificates.ok()) return certificates.error();
   X509_STORE* store = SSL_CTX_get_cert_store(ctx);
-  for (const X509Ptr& certificate : *certificates) {
+  for (const CertPtr& certificate : *certificates) {
     if (X509_STORE_add_cert(store, certificate.get()) != 1) {
       return invalid_argument(std::string(what) + ": " + take_openssl_errors());
     }
@@ -229,9 +212,7 @@ std::string names_of(x509_st* certificate) {
   if (at < 0) return "no name";
   const BioPtr bio(BIO_new(BIO_s_mem()));
   X509V3_EXT_print(bio.get(), X509_get_ext(certificate, at), 0, 0);
-  char* data = nullptr;
-  const long size = BIO_get_mem_data(bio.get(), &data);
-  return std::string(data, static_cast<size_t>(size));
+  return bio_text(bio.get());
 }
 
 }  // namespace ghostfleet::kube::http
