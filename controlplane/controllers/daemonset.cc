@@ -16,7 +16,6 @@ using kube::JsonObject;
 
 namespace {
 constexpr const char* kName = "daemonset-controller";
-constexpr const char* kHashLabel = "controller-revision-hash";
 constexpr Duration kSlice = std::chrono::milliseconds(10);
 constexpr Duration kCoalesce = std::chrono::milliseconds(50);
 constexpr const char* kRequired = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution";
@@ -143,7 +142,7 @@ SyncResult DaemonSetController::sync(const std::string& key) {
   std::vector<std::string> used, doomed;
   for (const PodInfo* pod : pods_.claim(set, selector_of(kube::find_path(set, "spec.selector")))) {
     by_node[target_node(*pod)].push_back(pod);
-    if (const std::string* h = label_of(*pod->object, kHashLabel)) used.push_back(*h);
+    if (const std::string* h = label_of(*pod->object, kRevisionLabel)) used.push_back(*h);
   }
   Counts counts;
   std::vector<const NodeInfo*> missing;
@@ -169,7 +168,7 @@ SyncResult DaemonSetController::sync(const std::string& key) {
         ++counts.current;
         if (best->ready) ++counts.ready;
         if (best->available(min_ready, context_.now())) ++counts.available;
-        const std::string* h = label_of(*best->object, kHashLabel);
+        const std::string* h = label_of(*best->object, kRevisionLabel);
         if (h != nullptr && *h == hash) ++counts.updated;
       } else if (here == by_node.end()) {
         missing.push_back(node.get());
@@ -188,7 +187,7 @@ SyncResult DaemonSetController::sync(const std::string& key) {
   for (const NodeInfo* node : missing) {
     Json pod = rule.pod;
     pin_to_node(&pod, node->name());
-    set_label(pod, kHashLabel, hash);
+    set_label(pod, kRevisionLabel, hash);
     set_label(pod, "pod-template-generation", std::to_string(get_int(set, "metadata.generation")));
     const std::string node_name(node->name());
     const auto made = pods_.create(set, std::move(pod));
@@ -234,7 +233,7 @@ SyncResult DaemonSetController::roll(const Json& set, const DaemonRule& rule, co
     const bool available = pod != nullptr && pod->available(min_ready, context_.now());
     if (!available) ++unavailable;
     if (pod == nullptr) continue;
-    const std::string* h = label_of(*pod->object, kHashLabel);
+    const std::string* h = label_of(*pod->object, kRevisionLabel);
     if (h == nullptr || *h != hash) (available ? old_ready : old_unready).push_back(pod);
   }
   const int64_t limit =

@@ -13,7 +13,6 @@ using kube::Json;
 using kube::JsonObject;
 
 namespace {
-constexpr const char* kHashLabel = "controller-revision-hash";
 constexpr const char* kRevisionHashLabel = "controller.kubernetes.io/hash";  // of a StatefulSet's
 }  // namespace
 
@@ -43,7 +42,7 @@ std::vector<Revisions::Entry> Revisions::entries_of(const Json& owner) {
     const auto controller = controller_of(revision);
     if (!controller || controller->uid != get_string(owner, "metadata.uid")) continue;
     const Json* data = kube::find_key(revision, "data");
-    const std::string_view hash = named ? object->name() : label(revision, kHashLabel);
+    const std::string_view hash = named ? object->name() : label(revision, kRevisionLabel);
     entries.push_back({std::string(object->name()), std::string(hash), kube::get_int(revision, "revision"),
                        data == nullptr ? Json() : *data});
   }
@@ -81,7 +80,7 @@ std::vector<Revisions::Entry> Revisions::bring_up(const Json& owner) {
   if (const JsonObject* labels = kube::get_object(owner, "spec.template.metadata.labels")) {
     kube::set_path(revision, "metadata.labels", *labels);
   }
-  set_label(revision, named ? kRevisionHashLabel : kHashLabel, hash);
+  set_label(revision, named ? kRevisionHashLabel : kRevisionLabel, hash);
   kube::set_path(revision, "metadata.ownerReferences", kube::JsonArray{controller_ref_to(owner)});
   revision.get_object()["data"] = data;
   revision.get_object()["revision"] = entry.number;

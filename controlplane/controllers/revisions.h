@@ -10,6 +10,9 @@
 
 namespace ghostfleet::controlplane::controllers {
 
+// Of a pod: the revision that it is of. Of a DaemonSet's ControllerRevision: its hash.
+inline constexpr const char* kRevisionLabel = "controller-revision-hash";
+
 class Revisions {
  public:
   Revisions(Context& context, std::string component);

@@ -16,7 +16,6 @@ using kube::JsonObject;
 namespace {
 
 constexpr const char* kName = "statefulset-controller";
-constexpr const char* kRevisionLabel = "controller-revision-hash";
 constexpr Duration kCoalesce = std::chrono::milliseconds(5);
 constexpr Duration kUntilAvailable = std::chrono::milliseconds(500);
 
