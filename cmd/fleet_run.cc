@@ -357,7 +357,7 @@ Result<std::shared_ptr<const emulator::VpcSpec>> load_vpc(const std::string& fil
 
 Result<emulator::ImageModel> load_image_model(const std::string& file) {
   if (file == "built-in") return emulator::ImageModel();
-  auto text = read_named_file(expand_home(file), 16 << 20, "--images (a file, or built-in)");
+  auto text = read_named_file(file, 16 << 20, "--images (a file, or built-in)");
   if (!text.ok()) return text.error();
   return emulator::parse_image_file(*text, file);
 }

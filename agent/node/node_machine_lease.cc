@@ -48,22 +48,23 @@ void NodeMachine::send_lease(NodeHost& host, LeaseStep step) {
   request.priority = Priority::kHeartbeat;
   request.tag = kTagLease;
   request.timeout = timeout_of(node_class.options());
-  const BodyType lease_type = host.protobuf_leases() ? BodyType::kProtobuf : BodyType::kJson;
+  const auto write = [&](uint64_t version) {
+    const bool protobuf = host.protobuf_leases();
+    request.body_type = protobuf ? BodyType::kProtobuf : BodyType::kJson;
+    request.body = node_class.lease_body(name, uid_, version, host.wall_now(), protobuf);
+  };
   lease_step_ = step;
   switch (step) {
     case LeaseStep::kGetNode: request.target = NodeClass::node_path(name) + "?timeout=10s"; break;
     case LeaseStep::kCreate:
       request.verb = Verb::kPost;
       request.target = kLeases;
-      request.body_type = lease_type;
-      request.body = node_class.lease_body(name, uid_, 0, host.wall_now(), lease_type == BodyType::kProtobuf);
+      write(0);
       break;
     case LeaseStep::kUpdate:
       request.verb = Verb::kPut;
       request.target = NodeClass::lease_path(name);
-      request.body_type = lease_type;
-      request.body =
-          node_class.lease_body(name, uid_, lease_version_, host.wall_now(), lease_type == BodyType::kProtobuf);
+      write(lease_version_);
       break;
     default: request.target = NodeClass::lease_path(name);
   }
