@@ -13,11 +13,14 @@ import os
 import re
 import ssl
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 import urllib.request
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "tests", "real"))
+from cluster import Process  # noqa: E402
 
 PODS = 50
 
@@ -25,20 +28,18 @@ PODS = 50
 class Fleet:
     def __init__(self, args, folder):
         self.args, self.folder = args, folder
-        self.env = {**os.environ, "GHOSTFLEET_HOME": folder}
         self.kubeconfig = os.path.join(folder, "kubeconfig")
-        self.log = open(os.path.join(folder, "log"), "w+")
         command = [args.ghostfleet, "up", "--nodes", str(args.nodes), "--name", "f", "--port", "0", "--kubelet-port", "0", "--kubeconfig", self.kubeconfig, "--metrics-port", "0"]
-        self.child = subprocess.Popen(command, stdout=self.log, stderr=subprocess.STDOUT, env=self.env)
+        self.process = Process("fleet", command, folder, {"GHOSTFLEET_HOME": folder}).start()
 
     def text(self):
-        with open(self.log.name) as f:
+        with open(self.process.log) as f:
             return f.read()
 
     def wait(self, what, condition, seconds):
         end = time.monotonic() + seconds
         while not condition():
-            if time.monotonic() > end or self.child.poll() is not None:
+            if time.monotonic() > end or not self.process.running():
                 raise SystemExit(f"{what}: not within {seconds} s\n" + self.text()[-2000:])
             time.sleep(0.5)
 
@@ -64,15 +65,6 @@ class Fleet:
 
     def lateness(self):
         return [(float(m[1]), float(m[2])) for m in re.finditer(r'^ghostfleet_lease_lateness_seconds_bucket\{le="([0-9.e+-]+)"\} (\S+)', self.metrics(), re.M)]
-
-    def cpu(self):
-        with open(f"/proc/{self.child.pid}/stat") as f:
-            fields = f.read().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-    def rss(self):
-        with open(f"/proc/{self.child.pid}/statm") as f:
-            return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
     def run_pods(self):
         for i in range(PODS):
@@ -113,9 +105,9 @@ async def follow(fleet, context, i, late):
 async def measure(fleet, args):
     context, late = fleet.tls(), []
     idle = fleet.lateness()
-    cpu, rss = fleet.cpu(), fleet.rss()
+    cpu, rss = fleet.process.cpu_seconds(), fleet.process.rss_bytes()
     await asyncio.sleep(args.seconds)
-    before, idle_cpu = fleet.lateness(), fleet.cpu() - cpu
+    before, idle_cpu = fleet.lateness(), fleet.process.cpu_seconds() - cpu
     silent = [await open_log(fleet, context, i) for i in range(args.silent)]
     for _, writer in silent:
         writer.transport.pause_reading()
@@ -125,14 +117,14 @@ async def measure(fleet, args):
         if i % 20 == 19:
             await asyncio.sleep(0.5)
     await asyncio.sleep(10)
-    opened, cpu = len(late), fleet.cpu()
+    opened, cpu = len(late), fleet.process.cpu_seconds()
     begin = time.monotonic()
     await asyncio.sleep(args.seconds)
     for task in tasks:
         if task.done():
             task.result()
     lines = [l for at, l in late[opened:] if at >= begin]
-    busy_cpu = fleet.cpu() - cpu
+    busy_cpu = fleet.process.cpu_seconds() - cpu
     after = fleet.lateness()
     for task in tasks:
         task.cancel()
@@ -140,7 +132,7 @@ async def measure(fleet, args):
     row("before", idle, before)
     row("with followers", before, after)
     print(f"{len(lines) / args.seconds:.0f} lines/s, late p50 {statistics.median(lines) * 1000:.0f} ms, p99 {statistics.quantiles(lines, n=100)[98] * 1000:.0f} ms; "
-          f"cpu {idle_cpu / args.seconds * 100:.1f} % before, {busy_cpu / args.seconds * 100:.1f} % with; memory {(fleet.rss() - rss) / (args.followers + args.silent) / 1024:.0f} KiB a client")
+          f"cpu {idle_cpu / args.seconds * 100:.1f} % before, {busy_cpu / args.seconds * 100:.1f} % with; memory {(fleet.process.rss_bytes() - rss) / (args.followers + args.silent) / 1024:.0f} KiB a client")
 
 
 def main():
@@ -160,8 +152,7 @@ def main():
             fleet.addresses = [fleet.address(i) for i in range(PODS)]
             asyncio.run(measure(fleet, args))
         finally:
-            fleet.child.terminate()
-            fleet.child.wait(60)
+            fleet.process.stop(seconds=60)
 
 
 if __name__ == "__main__":

@@ -10,12 +10,15 @@ import argparse
 import json
 import os
 import re
-import signal
 import ssl
-import subprocess
+import sys
 import tempfile
 import time
 import urllib.request
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "tests", "real"))
+from cluster import Process  # noqa: E402
 
 VPC = """apiVersion: ghostfleet.dev/v1alpha1
 kind: VPC
@@ -28,39 +31,25 @@ spec:
 """
 
 
-class Child:
-    def __init__(self, folder, name, *words):
-        self.log = open(os.path.join(folder, name), "w")
-        self.child = subprocess.Popen(words, stdout=self.log, stderr=subprocess.STDOUT, env={**os.environ, "GHOSTFLEET_HOME": folder})
+def started(folder, name, *words):
+    return Process(name, words, folder, {"GHOSTFLEET_HOME": folder}).start()
 
-    def text(self):
-        with open(self.log.name) as f:
-            return f.read()
 
-    def cpu(self):
-        with open(f"/proc/{self.child.pid}/stat") as f:
-            fields = f.read().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-    def rss(self):
-        with open(f"/proc/{self.child.pid}/statm") as f:
-            return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-    def end(self):
-        self.child.send_signal(signal.SIGTERM)
-        self.child.wait(60)
+def text_of(child):
+    with open(child.log) as f:
+        return f.read()
 
 
 def wait(what, condition, seconds, children):
     end = time.monotonic() + seconds
     while not condition():
-        if time.monotonic() > end or any(c.child.poll() is not None for c in children):
-            raise SystemExit(f"{what}: not within {seconds} s\n" + "\n".join(c.text()[-1500:] for c in children))
+        if time.monotonic() > end or not all(c.running() for c in children):
+            raise SystemExit(f"{what}: not within {seconds} s\n" + "\n".join(text_of(c)[-1500:] for c in children))
         time.sleep(0.5)
 
 
 def metrics(fleet):
-    with urllib.request.urlopen(re.search(r"metrics: (\S+)", fleet.text())[1], timeout=30) as answer:
+    with urllib.request.urlopen(re.search(r"metrics: (\S+)", text_of(fleet))[1], timeout=30) as answer:
         text = answer.read().decode()
     return {m[1]: float(m[2]) for m in re.finditer(r"^(\w+)(?:\{\})? (\S+)$", text, re.M)}, text
 
@@ -89,22 +78,22 @@ def main():
     vpc, kubeconfig = os.path.join(folder, "vpc.yaml"), os.path.join(folder, "kubeconfig")
     with open(vpc, "w") as f:
         f.write(VPC.replace("SUBNET", f"10.0.0.0/{bits}"))
-    plane = Child(folder, "plane", args.ghostfleet, "controlplane", "--port", "0", "--kubeconfig", kubeconfig)
+    plane = started(folder, "plane", args.ghostfleet, "controlplane", "--port", "0", "--kubeconfig", kubeconfig)
     wait("kubeconfig", lambda: os.path.exists(kubeconfig), 60, [plane])
     time.sleep(1)
     with open(kubeconfig) as f:
         text = f.read()
     server, token = text.split("server: ")[1].split()[0], text.split("token: ")[1].split()[0]
     rate = ["--event-rate", args.event_rate] if args.event_rate else []
-    fleet = Child(folder, "fleet", args.ghostfleet, "fleet", "--kubeconfig", kubeconfig, "--nodes", str(args.nodes), "--profile", "p5.48xlarge", "--zones", "us-west-2a", "--name", "w", "--vpc", vpc,
+    fleet = started(folder, "fleet", args.ghostfleet, "fleet", "--kubeconfig", kubeconfig, "--nodes", str(args.nodes), "--profile", "p5.48xlarge", "--zones", "us-west-2a", "--name", "w", "--vpc", vpc,
                   "--metrics-port", "0", *rate)
     both = [plane, fleet]
-    wait("nodes Ready", lambda: "metrics: " in fleet.text() and metrics(fleet)[0]["ghostfleet_nodes_ready"] == args.nodes, 300, both)
+    wait("nodes Ready", lambda: "metrics: " in text_of(fleet) and metrics(fleet)[0]["ghostfleet_nodes_ready"] == args.nodes, 300, both)
     wait("daemons", lambda: metrics(fleet)[0]["ghostfleet_ipam_daemons"] == args.nodes, 300, both)
     time.sleep(30)
-    begin, cpu = time.monotonic(), fleet.cpu()
+    begin, cpu = time.monotonic(), fleet.cpu_seconds()
     time.sleep(args.seconds)
-    idle, idle_rss = (fleet.cpu() - cpu) / (time.monotonic() - begin), fleet.rss()
+    idle, idle_rss = (fleet.cpu_seconds() - cpu) / (time.monotonic() - begin), fleet.rss_bytes()
     labels = {"app": "w"}
     body = {"metadata": {"name": "w"}, "spec": {"replicas": args.pods, "selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "a"}]}}}}
     request = urllib.request.Request(server + "/apis/apps/v1/namespaces/default/deployments", json.dumps(body).encode(), {"Content-Type": "application/json", "Authorization": "Bearer " + token})
@@ -113,17 +102,17 @@ def main():
     time.sleep(30)
     before, text = metrics(fleet)
     late = lateness(text)
-    begin, cpu = time.monotonic(), fleet.cpu()
+    begin, cpu = time.monotonic(), fleet.cpu_seconds()
     time.sleep(args.seconds)
     spent = time.monotonic() - begin
-    used = fleet.cpu() - cpu
+    used = fleet.cpu_seconds() - cpu
     after, text = metrics(fleet)
     asked = after["ghostfleet_ipam_add_requests_total"] - before["ghostfleet_ipam_add_requests_total"]
     print(f"nodes {args.nodes} pods {args.pods} running {after['ghostfleet_pods_running']:.0f} waiting {args.pods - after['ghostfleet_ipam_addresses_in_use']:.0f}; cores of the fleet: idle {idle:.3f}, pods waiting {used / spent:.3f}; "
           f"tries/s {asked / spent:.0f}, CPU a try {(used / spent - idle) / asked * spent * 1e6:.1f} us; lateness of leases p50 {quantile(late, lateness(text), .5):.3f} p99 {quantile(late, lateness(text), .99):.3f} s; "
-          f"NotReady seen {after['ghostfleet_not_ready_transitions_total']:.0f}; memory {idle_rss >> 20} MiB, with pods {fleet.rss() >> 20} MiB")
-    fleet.end()
-    plane.end()
+          f"NotReady seen {after['ghostfleet_not_ready_transitions_total']:.0f}; memory {idle_rss >> 20} MiB, with pods {fleet.rss_bytes() >> 20} MiB")
+    fleet.stop(seconds=60)
+    plane.stop(seconds=60)
 
 
 if __name__ == "__main__":
