@@ -8,13 +8,13 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "controlplane/apiserver/api_impl.h"
 #include "controlplane/auth/authorizer.h"
 #include "controlplane/controllers/controllers.h"
 #include "controlplane/controllers/meta.h"
+#include "tests/support/waits.h"
 
 namespace ghostfleet::controlplane::controllers {
 
@@ -61,12 +61,7 @@ class ControllersTest : public ::testing::Test {
   }
   std::vector<kube::Json> pods() { return all("", "v1", "pods"); }
   static bool eventually(const std::function<bool()>& done, int seconds = 10) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
-    while (!done()) {
-      if (std::chrono::steady_clock::now() > end) return false;
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));  // the pause between two looks
-    }
-    return true;
+    return tests::eventually(done, std::chrono::seconds(seconds));
   }
   // What a kubelet says of a pod.
   void report(const std::string& name, const char* phase, bool ready) {

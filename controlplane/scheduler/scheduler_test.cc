@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <thread>
 
 #include "controlplane/apiserver/api_impl.h"
+#include "tests/support/waits.h"
 
 namespace ghostfleet::controlplane {
 namespace {
@@ -67,12 +67,7 @@ class SchedulerTest : public ::testing::Test {
     return "";
   }
   static bool eventually(const std::function<bool()>& done) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-    while (!done()) {
-      if (std::chrono::steady_clock::now() > end) return false;
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));  // the pause between two looks
-    }
-    return true;
+    return tests::eventually(done, std::chrono::seconds(10));
   }
   ApiImpl api_;
   RequestContext ctx_;

@@ -5,10 +5,12 @@
 
 #include "emulator/fleet/fake_api.h"
 #include "emulator/fleet/fleet.h"
-#include "emulator/fleet/test_waits.h"
+#include "tests/support/waits.h"
 
 namespace ghostfleet::emulator {
 namespace {
+
+using tests::eventually;
 
 using std::chrono::seconds;
 

@@ -6,10 +6,12 @@
 #include "emulator/fleet/remove.h"
 #include "emulator/fleet/single_node.h"
 #include "emulator/fleet/test_fleet.h"
-#include "emulator/fleet/test_waits.h"
+#include "tests/support/waits.h"
 
 namespace ghostfleet::emulator {
 namespace {
+
+using tests::eventually;
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;

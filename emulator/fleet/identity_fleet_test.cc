@@ -12,12 +12,14 @@
 #include "emulator/fleet/fleet.h"
 #include "emulator/fleet/single_node.h"
 #include "emulator/fleet/test_fleet.h"
-#include "emulator/fleet/test_waits.h"
 #include "kube/client/signing_request.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/waits.h"
 
 namespace ghostfleet::emulator {
 namespace {
+
+using tests::eventually;
 
 constexpr const char* kRequests = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 

@@ -11,10 +11,12 @@
 #include "emulator/fleet/fleet.h"
 #include "emulator/fleet/single_node.h"
 #include "emulator/fleet/test_fleet.h"
-#include "emulator/fleet/test_waits.h"
+#include "tests/support/waits.h"
 
 namespace ghostfleet::emulator {
 namespace {
+
+using tests::eventually;
 
 using agent::InstanceLimits;
 using agent::IpamConfig;

@@ -12,11 +12,13 @@
 #include "base/files.h"
 #include "emulator/fleet/fake_api.h"
 #include "emulator/fleet/fleet.h"
-#include "emulator/fleet/test_waits.h"
 #include "kube/client/client.h"
+#include "tests/support/waits.h"
 
 namespace ghostfleet::emulator {
 namespace {
+
+using tests::eventually;
 
 TEST(NodeNetwork, IsReadAndMustHaveRoom) {
   const auto network = NodeNetwork::parse("10.16.0.0/12", 1000);

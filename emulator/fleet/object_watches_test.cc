@@ -4,10 +4,12 @@
 
 #include "emulator/fleet/fake_api.h"
 #include "emulator/fleet/single_node.h"
-#include "emulator/fleet/test_waits.h"
+#include "tests/support/waits.h"
 
 namespace ghostfleet::emulator {
 namespace {
+
+using tests::eventually;
 
 constexpr const char* kConfigMaps = "/api/v1/namespaces/default/configmaps";
 
