@@ -10,6 +10,7 @@
 #include "base/random.h"
 #include "kube/http/client_connection.h"
 #include "kube/http/client_session.h"
+#include "kube/http/unix_address.h"
 #include "kube/http/upgrade_call.h"
 
 namespace ghostfleet::kube::http {
@@ -22,6 +23,14 @@ constexpr size_t kHttp1Factor = 32;            // connections of HTTP/1.1 for on
 constexpr size_t kLongLivedConnections = 256;  // of long-lived calls, when they have their own
 constexpr size_t kKeptMemory = 2048;           // of a slot between calls: enough for a heartbeat
 constexpr size_t kAssumedStreams = 100;        // of a connection that is still being made
+
+std::string authority_of(const HttpClientOptions& options) {
+  if (is_unix_address(options.host)) return "localhost";
+  std::string authority = host_and_port(options.host, options.port);
+  const uint16_t usual = options.use_tls ? 443 : 80;
+  if (options.port == usual) authority.resize(authority.rfind(':'));
+  return authority;
+}
 
 class PooledClient final : public HttpClient,
                            public ClientSessionEvents,
@@ -54,8 +63,10 @@ class PooledClient final : public HttpClient,
 
   void on_head(ClientCall* call, int status, const HeaderList& headers) override;
   void on_body(ClientCall* call, std::string_view piece) override;
+  void on_trailers(ClientCall* call, const HeaderList& trailers) override;
   void on_end(ClientCall* call) override;
   void on_failed(ClientCall* call, const Status& status, bool sent) override;
+  void on_reset(ClientCall* call, uint32_t error_code, const Status& status, bool sent) override;
   void on_released(ClientCall* call) override;
   void on_connected(ClientConnection* connection) override;
   void on_gone(ClientConnection* connection, const Status& why, bool was_open) override;
@@ -105,10 +116,8 @@ PooledClient::PooledClient(EventLoop& loop, HttpClientOptions options)
       context_(LoopContext::of(loop)),
       options_(std::move(options)),
       rng_(static_cast<uint64_t>(loop.now().ns) ^ reinterpret_cast<uintptr_t>(this)) {
-  const uint16_t usual = options_.use_tls ? 443 : 80;
   config_.scheme = options_.use_tls ? "https" : "http";
-  config_.authority = host_and_port(options_.host, options_.port);
-  if (options_.port == usual) config_.authority.resize(config_.authority.rfind(':'));
+  config_.authority = authority_of(options_);
   config_.default_headers = options_.default_headers;
   config_.max_streams = std::max<uint32_t>(1, options_.max_streams_per_connection);
   redial_timer_ = context_->acquire_timer(this, kRedialCookie);
@@ -397,6 +406,10 @@ void PooledClient::on_head(ClientCall* call, int status, const HeaderList& heade
 
 void PooledClient::on_body(ClientCall* call, std::string_view piece) { call->handler->on_body(call->id(), piece); }
 
+void PooledClient::on_trailers(ClientCall* call, const HeaderList& trailers) {
+  call->handler->on_trailers(call->id(), trailers);
+}
+
 void PooledClient::on_end(ClientCall* call) {
   const CallId id = call->id();
   retire(call)->on_end(id);
@@ -406,6 +419,12 @@ void PooledClient::on_failed(ClientCall* call, const Status& status, bool sent) 
   const CallId id = call->id();
   ResponseHandler* handler = retire(call);
   if (handler && !destroying_) handler->on_error(id, status, sent);
+}
+
+void PooledClient::on_reset(ClientCall* call, uint32_t error_code, const Status& status, bool sent) {
+  const CallId id = call->id();
+  ResponseHandler* handler = retire(call);
+  if (handler && !destroying_) handler->on_reset(id, error_code, status, sent);
 }
 
 void PooledClient::on_released(ClientCall* call) {

@@ -38,10 +38,17 @@ class ResponseHandler {
   virtual void on_head(CallId id, int status, const HeaderList& headers) = 0;
   // A piece of the body; the view is valid during the call only.
   virtual void on_body(CallId id, std::string_view piece) = 0;
+  // What followed the body (HTTP/2): on_end() comes next.
+  virtual void on_trailers(CallId id, const HeaderList& trailers) { (void)id, (void)trailers; }
   virtual void on_end(CallId id) = 0;
   // The call failed: no connection, TLS, reset, deadline (kDeadlineExceeded). No further call follows. `sent` says
   // whether the request may have reached the server: only when it did not is trying again always safe.
   virtual void on_error(CallId id, const Status& status, bool sent) = 0;
+  // The same, for a stream that the server has reset with this error code of HTTP/2.
+  virtual void on_reset(CallId id, uint32_t error_code, const Status& status, bool sent) {
+    (void)error_code;
+    on_error(id, status, sent);
+  }
 };
 
 // What becomes of an upgrade: one call of one of these.
@@ -76,6 +83,8 @@ struct ProxyConfig {
 };
 
 struct HttpClientOptions {
+  // A name, an address, or "unix:/path" (an absolute path of at most 107 bytes): then the port means nothing, no proxy
+  // is asked and the authority is "localhost".
   std::string host;
   uint16_t port = 443;
   bool use_tls = true;
@@ -91,7 +100,7 @@ struct HttpClientOptions {
   bool one_pool = false;
   uint32_t max_streams_per_connection = 1000;  // and never more than the server's SETTINGS allow
   Duration connect_timeout = std::chrono::seconds(30);
-  Duration ping_after_idle = std::chrono::seconds(30);
+  Duration ping_after_idle = std::chrono::seconds(30);  // 0: never (gRPC servers cut who pings often)
   Duration ping_timeout = std::chrono::seconds(15);
   // Headers of every request (authorization is given per call: it changes).
   HeaderList default_headers;

@@ -2,6 +2,7 @@
 
 #include "base/digest.h"
 #include "kube/http/h1_message.h"
+#include "kube/http/unix_address.h"
 
 namespace ghostfleet::kube::http {
 namespace {
@@ -24,7 +25,7 @@ ClientConnection::~ClientConnection() {
 
 void ClientConnection::dial() {
   context_->arm(timer_, context_->now() + options_->connect_timeout);
-  through_proxy_ = !options_->proxy.host.empty();
+  through_proxy_ = !options_->proxy.host.empty() && !is_unix_address(options_->host);
   const std::string& host = through_proxy_ ? options_->proxy.host : options_->host;
   const uint16_t port = through_proxy_ ? options_->proxy.port : options_->port;
   dialer_ = Dialer::dial(context_->loop(), host, port, [this](Result<int> fd) { dialed(std::move(fd)); });
@@ -74,7 +75,7 @@ void ClientConnection::begin_session() {
   state_ = State::kOpen;
   dialer_.reset();
   last_input_ = context_->now();
-  if (http2_)
+  if (http2_ && options_->ping_after_idle.count() > 0)
     context_->arm(timer_, last_input_ + options_->ping_after_idle);
   else
     context_->disarm(timer_);

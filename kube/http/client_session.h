@@ -67,8 +67,14 @@ class ClientSessionEvents {
   virtual ~ClientSessionEvents() = default;
   virtual void on_head(ClientCall* call, int status, const HeaderList& headers) = 0;
   virtual void on_body(ClientCall* call, std::string_view piece) = 0;
+  virtual void on_trailers(ClientCall* call, const HeaderList& trailers) { (void)call, (void)trailers; }
   virtual void on_end(ClientCall* call) = 0;
   virtual void on_failed(ClientCall* call, const Status& status, bool sent) = 0;
+  // The server has reset the stream (HTTP/2).
+  virtual void on_reset(ClientCall* call, uint32_t error_code, const Status& status, bool sent) {
+    (void)error_code;
+    on_failed(call, status, sent);
+  }
   // The session has forgotten the call; it comes after on_end, on_failed or cancel().
   virtual void on_released(ClientCall* call) = 0;
 };

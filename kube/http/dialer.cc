@@ -12,11 +12,15 @@
 #include <vector>
 
 #include "kube/http/transport.h"
+#include "kube/http/unix_address.h"
 
 namespace ghostfleet::kube::http {
 namespace {
 
 namespace asio = boost::asio;
+
+// A listener whose queue is full is asked again after this; the caller's time-out ends it.
+constexpr Duration kQueueFull = std::chrono::milliseconds(50);
 
 struct Address {
   sockaddr_storage storage{};
@@ -35,6 +39,7 @@ class SocketDialer final : public Dialer, public std::enable_shared_from_this<So
         done_(std::move(done)) {}
 
   void begin() {
+    if (is_unix_address(host_)) return begin_unix();
     if (add_numeric()) return loop_.post([self = shared_from_this()] { self->next_address(); });
     resolver_.async_resolve(
         host_, std::to_string(port_),
@@ -59,6 +64,17 @@ class SocketDialer final : public Dialer, public std::enable_shared_from_this<So
     std::memcpy(&a.storage, address, size);
     a.size = static_cast<socklen_t>(size);
     addresses_.push_back(a);
+  }
+
+  void begin_unix() {
+    const Result<UnixAddress> address = parse_unix_address(host_);
+    if (!address.ok()) {
+      return loop_.post([self = shared_from_this(), why = address.error()] {
+        self->finish(why.with_context("connect to " + self->host_));
+      });
+    }
+    add(reinterpret_cast<const sockaddr*>(&address->storage), address->size);
+    loop_.post([self = shared_from_this()] { self->next_address(); });
   }
 
   bool add_numeric() {
@@ -86,11 +102,19 @@ class SocketDialer final : public Dialer, public std::enable_shared_from_this<So
     boost::system::error_code ignored;
     descriptor_.assign(fd, ignored);
     if (::connect(fd, reinterpret_cast<const sockaddr*>(&address.storage), address.size) == 0) return connected();
+    if (errno == EAGAIN && is_unix_address(host_)) return try_again();
     if (errno != EINPROGRESS) return refused(errno);
     descriptor_.async_wait(asio::posix::stream_descriptor::wait_write,
                            [self = shared_from_this()](const boost::system::error_code& error) {
                              if (!error) self->writable();
                            });
+  }
+
+  void try_again() {
+    boost::system::error_code ignored;
+    descriptor_.close(ignored);
+    next_ = 0;
+    loop_.run_after(kQueueFull, [self = shared_from_this()] { self->next_address(); });
   }
 
   void writable() {
@@ -135,6 +159,7 @@ class SocketDialer final : public Dialer, public std::enable_shared_from_this<So
 }  // namespace
 
 std::string host_and_port(const std::string& host, uint16_t port) {
+  if (is_unix_address(host)) return host;
   const bool v6 = host.find(':') != std::string::npos;
   return (v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
 }

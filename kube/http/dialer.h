@@ -1,4 +1,5 @@
-// Dialer: a name and a port become a connected socket. Addresses are tried one after the other.
+// Dialer: a name and a port become a connected socket. Addresses are tried one after the other. "unix:/path" is a unix
+// domain socket.
 //
 // Thread rule: one loop (names are looked up on a thread of the reactor's). Ownership: the dialer keeps itself alive
 // until `done` was called or cancel().
@@ -24,7 +25,7 @@ class Dialer {
   virtual void cancel() = 0;
 };
 
-// "host:port", with brackets around an IPv6 address.
+// "host:port", with brackets around an IPv6 address; "unix:/path" as it is.
 std::string host_and_port(const std::string& host, uint16_t port);
 
 }  // namespace ghostfleet::kube::http

@@ -186,6 +186,8 @@ void H2ClientSession::on_frame(const nghttp2_frame& frame) {
   if (frame.hd.type == NGHTTP2_HEADERS && !call->head_seen && status_ >= 200) {
     call->head_seen = true;
     if (call->handler) events_->on_head(call, status_, headers_);
+  } else if (frame.hd.type == NGHTTP2_HEADERS && last && call->head_seen && !call->ended && call->handler) {
+    events_->on_trailers(call, headers_);
   }
   if (last) end(*call);
 }
@@ -202,7 +204,7 @@ void H2ClientSession::on_close(ClientCall& call, uint32_t error_code) {
     const bool refused = error_code == NGHTTP2_REFUSED_STREAM;
     std::string text = refused ? "the server did not take the request (" : "the server reset the stream (";
     text.append(h2_error_name(error_code)).append(")");
-    events_->on_failed(&call, unavailable(std::move(text)), !refused);
+    events_->on_reset(&call, error_code, unavailable(std::move(text)), !refused);
   }
   calls_.remove(&call);
   events_->on_released(&call);

@@ -31,6 +31,8 @@ struct Stream : ServerStream {
   std::string date;
   std::vector<SharedBytes> pieces;
   size_t next_piece = 0, piece_offset = 0;
+  HeaderList trailers;
+  size_t unconsumed = 0;                    // of a streamed body: handed out and not yet taken
   Stream *prev = nullptr, *next = nullptr;  // of all open streams
 };
 
@@ -47,7 +49,7 @@ std::string_view view_of(const uint8_t* data, size_t size) {
 
 class H2ServerSession final : public ServerSession {
  public:
-  H2ServerSession(const Limits& limits, ServerSessionEvents* events, TimePoint now);
+  H2ServerSession(const Limits& limits, ServerSessionEvents* events, TimePoint now, bool stream_bodies);
   ~H2ServerSession() override;
 
   Status feed(std::string_view bytes, TimePoint now) override;
@@ -57,6 +59,8 @@ class H2ServerSession final : public ServerSession {
   void start(ServerStream* stream, int status, HeaderList&& headers) override;
   void write(ServerStream* stream, SharedBytes piece) override;
   void finish(ServerStream* stream) override;
+  void finish_with(ServerStream* stream, HeaderList&& trailers) override;
+  void consume(ServerStream* stream, size_t bytes) override;
   void abort(ServerStream* stream) override;
   void go_away() override;
   Status sweep(TimePoint now) override;
@@ -71,12 +75,20 @@ class H2ServerSession final : public ServerSession {
   void on_body(Stream& stream, std::string_view piece);
   void on_head_complete(Stream& stream);
   void on_request_complete(Stream& stream);
+  void on_streamed_head(Stream& stream);
+  void on_streamed_body(Stream& stream, std::string_view piece);
+  void on_streamed_end(Stream& stream);
+  void on_answered(int32_t id);
+  void dispatch(Stream& stream);
+  void release_body(size_t bytes);
   void refuse(Stream& stream, int status, std::string_view why);
   void submit(Stream& stream, int status, bool with_body, bool with_length, size_t length);
+  void submit_trailers(Stream& stream, uint32_t* flags);
   ssize_t read_body(Stream& stream, uint8_t* out, size_t size, uint32_t* flags);
   void on_close(Stream& stream, uint32_t error_code);
 
   const Limits limits_;
+  const bool stream_bodies_;
   ServerSessionEvents* events_;
   H2Core core_;
   std::deque<Stream> memory_;
@@ -141,7 +153,13 @@ struct Callbacks {
     return self(user).read_body(*static_cast<Stream*>(source->ptr), out, size, flags);
   }
 
-  static nghttp2_session_callbacks* make() {
+  static int frame_send(nghttp2_session*, const nghttp2_frame* frame, void* user) {
+    const bool answer = frame->hd.type == NGHTTP2_HEADERS || frame->hd.type == NGHTTP2_DATA;
+    if (answer && (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0) self(user).on_answered(frame->hd.stream_id);
+    return 0;
+  }
+
+  static nghttp2_session_callbacks* make(bool stream_bodies) {
     nghttp2_session_callbacks* c = nullptr;
     nghttp2_session_callbacks_new(&c);
     nghttp2_session_callbacks_set_on_begin_headers_callback(c, begin_headers);
@@ -149,13 +167,14 @@ struct Callbacks {
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(c, data);
     nghttp2_session_callbacks_set_on_frame_recv_callback(c, frame_recv);
     nghttp2_session_callbacks_set_on_stream_close_callback(c, stream_close);
+    if (stream_bodies) nghttp2_session_callbacks_set_on_frame_send_callback(c, frame_send);
     return c;
   }
 };
 
-H2ServerSession::H2ServerSession(const Limits& limits, ServerSessionEvents* events, TimePoint now)
-    : limits_(limits), events_(events), now_(now), last_input_(now), frame_since_(now) {
-  core_.open(true, Callbacks::make(), this);
+H2ServerSession::H2ServerSession(const Limits& limits, ServerSessionEvents* events, TimePoint now, bool stream_bodies)
+    : limits_(limits), stream_bodies_(stream_bodies), events_(events), now_(now), last_input_(now), frame_since_(now) {
+  core_.open(true, Callbacks::make(stream_bodies), this);
   // The list's size as HTTP/2 counts it has 32 bytes more a header than our limit, which nghttp2 only announces.
   core_.announce(limits.max_streams, kStreamWindow, kConnectionWindow, static_cast<uint32_t>(limits.max_header_bytes),
                  true);
@@ -218,6 +237,7 @@ int H2ServerSession::on_header(Stream& stream, std::string_view name, std::strin
 
 void H2ServerSession::on_head_complete(Stream& stream) {
   if (stream.refusal == 431) return refuse(stream, 431, "the request's headers are too large\n");
+  if (stream_bodies_) return on_streamed_head(stream);
   const std::string_view length = stream.request.headers.get("content-length");
   uint64_t bytes = 0;
   std::from_chars(length.data(), length.data() + length.size(), bytes);
@@ -230,6 +250,7 @@ void H2ServerSession::on_head_complete(Stream& stream) {
 }
 
 void H2ServerSession::on_body(Stream& stream, std::string_view piece) {
+  if (stream_bodies_) return on_streamed_body(stream, piece);
   stream.last_progress = now_;
   nghttp2_session* session = core_.session();
   nghttp2_session_consume_stream(session, stream.id, piece.size());
@@ -253,16 +274,61 @@ void H2ServerSession::on_request_complete(Stream& stream) {
   if (stream.complete) return;
   stream.complete = true;
   --incomplete_;
-  buffered_ -= stream.request.body.size();
-  if (withheld_ > 0 && buffered_ <= kMaxBuffered) {
-    nghttp2_session_consume_connection(core_.session(), withheld_);
-    withheld_ = 0;
-  }
+  if (stream_bodies_ && stream.dispatched) return on_streamed_end(stream);
+  release_body(stream.request.body.size());
   if (stream.refusal == 431 && !stream.started) refuse(stream, 431, "the request's headers are too large\n");
   if (stream.refusal != 0) return;
+  dispatch(stream);
+  if (stream_bodies_) on_streamed_end(stream);
+}
+
+void H2ServerSession::dispatch(Stream& stream) {
   stream.head_only = stream.request.method == "HEAD";
   stream.dispatched = true;
   events_->on_request(&stream, std::move(stream.request));
+}
+
+// So much less is held: what was withheld from the connection's window is granted when that is little enough.
+void H2ServerSession::release_body(size_t bytes) {
+  buffered_ -= bytes;
+  if (withheld_ == 0 || buffered_ > kMaxBuffered) return;
+  nghttp2_session_consume_connection(core_.session(), withheld_);
+  withheld_ = 0;
+}
+
+// A streamed body is bounded by the stream's window: what its taker has not consumed is not granted again.
+void H2ServerSession::on_streamed_head(Stream& stream) {
+  if (!stream.dispatched) dispatch(stream);
+}
+
+void H2ServerSession::on_streamed_body(Stream& stream, std::string_view piece) {
+  stream.unconsumed += piece.size();
+  buffered_ += piece.size();
+  if (buffered_ > kMaxBuffered) {
+    withheld_ += piece.size();
+  } else {
+    nghttp2_session_consume_connection(core_.session(), piece.size());
+  }
+  if (stream.dispatched && !stream.finished) return events_->on_body(&stream, piece);
+  consume(&stream, piece.size());
+}
+
+void H2ServerSession::on_streamed_end(Stream& stream) {
+  if (!stream.finished) events_->on_body_end(&stream);
+}
+
+void H2ServerSession::consume(ServerStream* base, size_t bytes) {
+  auto& stream = *static_cast<Stream*>(base);
+  bytes = std::min(bytes, stream.unconsumed);
+  stream.unconsumed -= bytes;
+  release_body(bytes);
+  if (!stream.complete) nghttp2_session_consume_stream(core_.session(), stream.id, bytes);
+}
+
+// RFC 9113, 8.1: the answer is complete before the request is; nothing more of it is wanted.
+void H2ServerSession::on_answered(int32_t id) {
+  const Stream* stream = Callbacks::stream(core_.session(), id);
+  if (stream && !stream->complete) core_.reset_stream(id, NGHTTP2_NO_ERROR);
 }
 
 void H2ServerSession::refuse(Stream& stream, int status, std::string_view why) {
@@ -333,10 +399,23 @@ void H2ServerSession::finish(ServerStream* base) {
   stream.deferred = false;
 }
 
+void H2ServerSession::finish_with(ServerStream* base, HeaderList&& trailers) {
+  static_cast<Stream*>(base)->trailers = std::move(trailers);
+  finish(base);
+}
+
 void H2ServerSession::abort(ServerStream* base) {
   auto& stream = *static_cast<Stream*>(base);
   stream.finished = true;
   core_.reset_stream(stream.id, NGHTTP2_INTERNAL_ERROR);
+}
+
+void H2ServerSession::submit_trailers(Stream& stream, uint32_t* flags) {
+  *flags |= NGHTTP2_DATA_FLAG_NO_END_STREAM;
+  static thread_local std::vector<nghttp2_nv> block;
+  block.clear();
+  for (const auto& [name, value] : stream.trailers) block.push_back(header(name, value));
+  nghttp2_submit_trailer(core_.session(), stream.id, block.data(), block.size());
 }
 
 ssize_t H2ServerSession::read_body(Stream& stream, uint8_t* out, size_t size, uint32_t* flags) {
@@ -357,6 +436,7 @@ ssize_t H2ServerSession::read_body(Stream& stream, uint8_t* out, size_t size, ui
   stream.next_piece = 0;
   if (stream.finished) {
     *flags |= NGHTTP2_DATA_FLAG_EOF;
+    if (!stream.trailers.empty()) submit_trailers(stream, flags);
   } else if (filled == 0) {
     stream.deferred = true;
     return NGHTTP2_ERR_DEFERRED;
@@ -365,7 +445,10 @@ ssize_t H2ServerSession::read_body(Stream& stream, uint8_t* out, size_t size, ui
 }
 
 void H2ServerSession::on_close(Stream& stream, uint32_t error_code) {
-  if (!stream.complete) buffered_ -= stream.request.body.size();
+  if (stream_bodies_)
+    release_body(stream.unconsumed);
+  else if (!stream.complete)
+    buffered_ -= stream.request.body.size();
   const bool clean = stream.finished && stream.backlog == 0 && error_code == NGHTTP2_NO_ERROR;
   if (stream.dispatched) events_->on_closed(&stream, clean);
   recycle(&stream);
@@ -401,7 +484,7 @@ Status H2ServerSession::sweep(TimePoint now) {
     if (!pinged_) core_.ping();
     pinged_ = true;
   }
-  if (incomplete_ == 0) return Status();
+  if (incomplete_ == 0 || stream_bodies_) return Status();
   for (Stream* stream = first_; stream != nullptr; stream = stream->next) {
     if (!stream->complete && over(stream->last_progress, limits_.body_timeout_ms)) {
       stream->last_progress = now;
@@ -421,9 +504,9 @@ void H2ServerSession::close_all() {
 
 }  // namespace
 
-std::unique_ptr<ServerSession> make_h2_server_session(const Limits& limits, ServerSessionEvents* events,
-                                                      TimePoint now) {
-  return std::make_unique<H2ServerSession>(limits, events, now);
+std::unique_ptr<ServerSession> make_h2_server_session(const Limits& limits, ServerSessionEvents* events, TimePoint now,
+                                                      bool stream_bodies) {
+  return std::make_unique<H2ServerSession>(limits, events, now, stream_bodies);
 }
 
 }  // namespace ghostfleet::kube::http

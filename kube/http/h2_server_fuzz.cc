@@ -1,4 +1,4 @@
-// Bytes to the HTTP/2 server engine. Seeds are what our own client engine writes.
+// Bytes to the HTTP/2 server engine, with bodies whole and streamed. Seeds are what our own client engine writes.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -21,8 +21,11 @@ struct Answerer : ServerSessionEvents {
       default:
         session->start(stream, 200, {});
         session->write(stream, ghostfleet::share("piece"));
-        session->finish(stream);
+        session->finish_with(stream, {{"grpc-status", "0"}});
     }
+  }
+  void on_body(ServerStream* stream, std::string_view piece) override {
+    if (n % 2 == 0) session->consume(stream, piece.size());
   }
   void on_closed(ServerStream*, bool) override {}
 };
@@ -37,22 +40,31 @@ struct Ignore : ClientSessionEvents {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+namespace {
+
+void serve(std::string_view bytes, bool stream_bodies) {
   Answerer answerer;
   Limits limits;
   limits.max_header_bytes = 4096;
   limits.max_body_bytes = 4096;
-  const auto session = make_h2_server_session(limits, &answerer, {});
+  const auto session = make_h2_server_session(limits, &answerer, {}, stream_bodies);
   answerer.session = session.get();
   std::string out;
-  for (const std::string_view piece : {bytes.substr(0, size / 2), bytes.substr(size / 2)}) {
+  for (const std::string_view piece : {bytes.substr(0, bytes.size() / 2), bytes.substr(bytes.size() / 2)}) {
     if (!session->feed(piece, {}).ok()) break;
     out.clear();
     session->pull(&out, 1 << 16);
   }
   (void)session->sweep({INT64_MAX / 4});
   session->close_all();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  serve(bytes, false);
+  serve(bytes, true);
   return 0;
 }
 

@@ -58,8 +58,8 @@ struct Request {
   HeaderList headers;
   std::string body;
   std::shared_ptr<const PeerCertificate> peer_certificate;  // null: none shown
-  std::string remote_address;                               // "10.0.0.1:4711"
-  std::string local_address;                                // the IP address the client came to
+  std::string remote_address;                               // "10.0.0.1:4711"; "unix:" for a unix socket
+  std::string local_address;                                // the IP address the client came to; empty for unix
   uint16_t local_port = 0;
   bool tls = false;
   bool http2 = false;

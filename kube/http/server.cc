@@ -16,6 +16,7 @@
 
 #include "base/log.h"
 #include "kube/http/server_connection.h"
+#include "kube/http/unix_address.h"
 
 namespace ghostfleet::kube::http {
 namespace {
@@ -34,6 +35,7 @@ class LoopShare : public TimerTarget, public std::enable_shared_from_this<LoopSh
     share_->tls = options.tls;
     share_->choose_tls = options.choose_tls;
     share_->limits = options.limits;
+    share_->stream_bodies = options.stream_bodies;
     share_->handler = std::move(handler);
     share_->metrics = metrics;
     share_->on_gone = [this](ServerConnection* connection) { gone(connection); };
@@ -120,6 +122,7 @@ class SocketServer final : public Server {
         acceptor_(std::make_shared<asio::posix::stream_descriptor>(
             *static_cast<asio::io_context*>(loops.front()->native()), fd)),
         fd_(fd),
+        socket_file_(is_unix_address(options_.address) ? file_identity(unix_path(options_.address)) : FileIdentity()),
         alive_(std::make_shared<bool>(true)) {
     for (size_t i = 0; i < loops.size(); ++i) {
       shares_.push_back(std::make_shared<LoopShare>(*loops[i], options_, handler, make_metrics(i), count_));
@@ -130,8 +133,7 @@ class SocketServer final : public Server {
   }
   ~SocketServer() override {
     *alive_ = false;
-    boost::system::error_code ignored;
-    acceptor_->close(ignored);
+    stop_accepting();
     for (const auto& share : shares_) share->shut();
   }
 
@@ -148,6 +150,7 @@ class SocketServer final : public Server {
 
   ServerMetrics make_metrics(size_t loop);
   void wait_accept();
+  void stop_accepting();
   void accept_some();
   void hand_over(int fd);
   void drain_here(Duration grace, std::function<void()> done);
@@ -156,6 +159,7 @@ class SocketServer final : public Server {
   uint16_t port_;
   std::shared_ptr<asio::posix::stream_descriptor> acceptor_;
   int fd_;
+  FileIdentity socket_file_;
   std::shared_ptr<bool> alive_;
   MetricsRegistry registry_;
   std::shared_ptr<std::atomic<size_t>> count_ = std::make_shared<std::atomic<size_t>>(0);
@@ -184,6 +188,13 @@ void SocketServer::wait_accept() {
                         [this, alive = alive_](const boost::system::error_code& error) {
                           if (!error && *alive) accept_some();
                         });
+}
+
+void SocketServer::stop_accepting() {
+  if (!acceptor_->is_open()) return;
+  if (is_unix_address(options_.address)) remove_socket_file(unix_path(options_.address), socket_file_);
+  boost::system::error_code ignored;
+  acceptor_->close(ignored);
 }
 
 void SocketServer::accept_some() {
@@ -223,8 +234,7 @@ void SocketServer::drain(Duration grace, std::function<void()> done) {
 }
 
 void SocketServer::drain_here(Duration grace, std::function<void()> done) {
-  boost::system::error_code ignored;
-  acceptor_->close(ignored);
+  stop_accepting();
   auto state = std::make_shared<Drain>();
   state->left = shares_.size();
   state->done = std::move(done);
@@ -288,7 +298,8 @@ Result<int> bind_socket(const ServerOptions& options, uint16_t* port) {
 Result<std::unique_ptr<Server>> Server::listen(ServerOptions options, std::vector<EventLoop*> loops, Handler handler) {
   if (loops.empty()) return invalid_argument("a server needs a loop");
   uint16_t port = 0;
-  const Result<int> fd = bind_socket(options, &port);
+  const Result<int> fd =
+      is_unix_address(options.address) ? listen_unix(options.address, options.unix_mode) : bind_socket(options, &port);
   if (!fd.ok()) return fd.error();
   return std::unique_ptr<Server>(
       std::make_unique<SocketServer>(std::move(options), *fd, port, std::move(loops), handler));

@@ -20,7 +20,18 @@
 
 namespace ghostfleet::kube::http {
 
-// One request and its answer. The request's body is complete when the handler is called.
+// A body that is read as it comes. Both are called from the loop, never from inside a call of the exchange.
+class BodyReader {
+ public:
+  virtual ~BodyReader() = default;
+  // Valid during the call only. The peer may send more once consume() has said that it was taken.
+  virtual void on_data(std::string_view piece) = 0;
+  // The request is complete.
+  virtual void on_end() = 0;
+};
+
+// One request and its answer. The request's body is complete when the handler is called, unless the server streams
+// bodies (ServerOptions::stream_bodies).
 class Exchange {
  public:
   virtual ~Exchange() = default;
@@ -36,6 +47,8 @@ class Exchange {
   // False when the peer is gone or was cut because its backlog passed Limits::max_backlog_bytes.
   virtual bool write(SharedBytes piece) = 0;
   virtual void finish() = 0;
+  // The same, with trailers. HTTP/1.1 leaves them out.
+  virtual void finish_with(HeaderList trailers);
   // Ends without a clean end, as when a body cannot be completed: RST_STREAM, or the connection is closed.
   virtual void abort() = 0;
 
@@ -46,6 +59,12 @@ class Exchange {
   // Called once if the peer goes away before the answer is finished.
   virtual void on_close(std::function<void()> callback) = 0;
   virtual bool closed() const = 0;
+
+  // With ServerOptions::stream_bodies, from inside the handler: who takes the body; without it what comes is thrown
+  // away. The reader must live until on_end(), the end of the exchange, or read_body(nullptr).
+  virtual void read_body(BodyReader* reader) { (void)reader; }
+  // So many bytes were taken: HTTP/2's window of the stream opens by as many.
+  virtual void consume(size_t bytes) { (void)bytes; }
 
   // Answers with `status` (101) and ends HTTP on this connection: from then on bytes flow raw. "connection: Upgrade" is
   // added. Null, and nothing sent, when that cannot be: HTTP/2, HTTP/1.0, answered already, or the peer is gone.
@@ -58,7 +77,10 @@ std::string requested_upgrade(const Request& request);
 using Handler = std::function<void(std::shared_ptr<Exchange>)>;
 
 struct ServerOptions {
+  // An IP address, or "unix:/path" (an absolute path of at most 107 bytes): a socket file that nobody listens on is
+  // replaced, and ours is removed with the server.
   std::string address = "127.0.0.1";
+  unsigned unix_mode = 0600;              // of the socket file
   uint16_t port = 0;                      // 0: any
   std::string bind_to_device;             // SO_BINDTODEVICE: "lo" keeps 0.0.0.0 off the network; empty: not bound
   std::shared_ptr<const TlsContext> tls;  // null: plain HTTP, unless choose_tls says otherwise
@@ -66,6 +88,9 @@ struct ServerOptions {
   // several threads.
   std::function<std::shared_ptr<const TlsContext>(const std::string& local_address, uint16_t local_port)> choose_tls;
   Limits limits;
+  // A request of HTTP/2 is handed over when its headers are complete; its body comes by Exchange::read_body(), has no
+  // limit but the stream's window, and no time-out. One of HTTP/1.1 comes whole, then its body in one piece.
+  bool stream_bodies = false;
 };
 
 class Server {

@@ -9,6 +9,8 @@ namespace ghostfleet::kube::http {
 
 std::shared_ptr<Tunnel> Exchange::upgrade(int, HeaderList) { return nullptr; }
 
+void Exchange::finish_with(HeaderList) { finish(); }
+
 std::string requested_upgrade(const Request& request) {
   if (!has_token(request.headers, "connection", "upgrade")) return {};
   std::string out(request.headers.get("upgrade"));
@@ -56,8 +58,20 @@ class StreamExchange final : public Exchange, public std::enable_shared_from_thi
     session()->finish(stream_);
     output_ready();
   }
+  void finish_with(HeaderList trailers) override {
+    if (!open() || !stream_->started) return;
+    session()->finish_with(stream_, std::move(trailers));
+    output_ready();
+  }
   void abort() override {
     if (open()) abort_stream();
+  }
+
+  void read_body(BodyReader* reader) override { reader_ = reader; }
+  void consume(size_t bytes) override {
+    if (!stream_) return;
+    session()->consume(stream_, bytes);
+    output_ready();
   }
 
   size_t backlog() const override { return stream_ ? stream_->backlog : 0; }
@@ -80,6 +94,15 @@ class StreamExchange final : public Exchange, public std::enable_shared_from_thi
   }
 
   void stream_closed(bool clean);
+  void body(std::string_view piece) {
+    if (reader_)
+      reader_->on_data(piece);
+    else
+      consume(piece.size());
+  }
+  void body_end() {
+    if (BodyReader* reader = std::exchange(reader_, nullptr)) reader->on_end();
+  }
   // True when nothing waits for the backlog any longer.
   bool check_backlog();
 
@@ -101,6 +124,7 @@ class StreamExchange final : public Exchange, public std::enable_shared_from_thi
   EventLoop& loop_;
   ServerStream* stream_;  // null when closed; while it is not, connection and session live
   Request request_;
+  BodyReader* reader_ = nullptr;
   std::function<void()> on_close_, on_drained_;
   size_t low_water_ = 0;
 };
@@ -122,6 +146,7 @@ bool StreamExchange::check_backlog() {
 
 void StreamExchange::stream_closed(bool clean) {
   stream_ = nullptr;
+  reader_ = nullptr;
   // The callbacks may hold the last reference to this exchange: they run, and die, from the loop.
   std::function<void()> on_close = std::exchange(on_close_, nullptr);
   std::function<void()> on_drained = std::exchange(on_drained_, nullptr);
@@ -162,8 +187,8 @@ void ServerConnection::on_open() {
 
 void ServerConnection::begin(bool http2) {
   const TimePoint now = share_->context->now();
-  session_ =
-      http2 ? make_h2_server_session(share_->limits, this, now) : make_h1_server_session(share_->limits, this, now);
+  session_ = http2 ? make_h2_server_session(share_->limits, this, now, share_->stream_bodies)
+                   : make_h1_server_session(share_->limits, this, now);
   if (draining_) session_->go_away();
 }
 
@@ -262,7 +287,20 @@ void ServerConnection::on_request(ServerStream* stream, Request&& request) {
   share_->metrics.requests->add();
   auto exchange = std::make_shared<StreamExchange>(shared_from_this(), stream, std::move(request));
   stream->owner = exchange.get();
-  share_->handler(std::move(exchange));
+  if (!share_->stream_bodies) return share_->handler(std::move(exchange));
+  share_->handler(exchange);
+  if (exchange->request().http2) return;
+  exchange->body(exchange->request().body);
+  exchange->body_end();
+}
+
+void ServerConnection::on_body(ServerStream* stream, std::string_view piece) {
+  if (auto* exchange = static_cast<StreamExchange*>(stream->owner)) return exchange->body(piece);
+  session_->consume(stream, piece.size());
+}
+
+void ServerConnection::on_body_end(ServerStream* stream) {
+  if (auto* exchange = static_cast<StreamExchange*>(stream->owner)) exchange->body_end();
 }
 
 void ServerConnection::on_closed(ServerStream* stream, bool clean) {

@@ -31,6 +31,7 @@ struct ServerShare {
   std::shared_ptr<const TlsContext> tls;
   std::function<std::shared_ptr<const TlsContext>(const std::string&, uint16_t)> choose_tls;
   Limits limits;
+  bool stream_bodies = false;
   Handler handler;
   ServerMetrics metrics;
   std::function<void(ServerConnection*)> on_gone;  // posted, never from inside a call
@@ -68,6 +69,8 @@ class ServerConnection : public TransportEvents,
   bool on_flushed() override;
   void on_closed(const Status& why) override;
   void on_request(ServerStream* stream, Request&& request) override;
+  void on_body(ServerStream* stream, std::string_view piece) override;
+  void on_body_end(ServerStream* stream) override;
   void on_closed(ServerStream* stream, bool clean) override;
 
  private:

@@ -30,6 +30,9 @@ class ServerSessionEvents {
  public:
   virtual ~ServerSessionEvents() = default;
   virtual void on_request(ServerStream* stream, Request&& request) = 0;
+  // Of sessions that stream bodies, after on_request().
+  virtual void on_body(ServerStream* stream, std::string_view piece) { (void)stream, (void)piece; }
+  virtual void on_body_end(ServerStream* stream) { (void)stream; }
   // The stream ends: `clean` when the whole answer was handed out. The pointer is dead afterwards.
   virtual void on_closed(ServerStream* stream, bool clean) = 0;
 };
@@ -55,6 +58,12 @@ class ServerSession {
   virtual void start(ServerStream* stream, int status, HeaderList&& headers) = 0;
   virtual void write(ServerStream* stream, SharedBytes piece) = 0;
   virtual void finish(ServerStream* stream) = 0;
+  virtual void finish_with(ServerStream* stream, HeaderList&& trailers) {
+    (void)trailers;
+    finish(stream);
+  }
+  // The body's taker has room for so many bytes more.
+  virtual void consume(ServerStream* stream, size_t bytes) { (void)stream, (void)bytes; }
   virtual void abort(ServerStream* stream) = 0;
   // Answers and ends HTTP here: what pull() still gives is the last of it, and the stream is gone without on_closed().
   // False when that cannot be.
@@ -75,7 +84,9 @@ class ServerSession {
 };
 
 std::unique_ptr<ServerSession> make_h1_server_session(const Limits& limits, ServerSessionEvents* events, TimePoint now);
-std::unique_ptr<ServerSession> make_h2_server_session(const Limits& limits, ServerSessionEvents* events, TimePoint now);
+// `stream_bodies`: on_request() comes with the headers, then on_body() and on_body_end().
+std::unique_ptr<ServerSession> make_h2_server_session(const Limits& limits, ServerSessionEvents* events, TimePoint now,
+                                                      bool stream_bodies = false);
 
 // "Mon, 05 Jan 2026 10:00:00 GMT"; made once a second per thread.
 std::string_view http_date();

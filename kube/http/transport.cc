@@ -424,6 +424,7 @@ std::string SocketTransport::remote_address() const {
   sockaddr_storage storage{};
   socklen_t size = sizeof storage;
   if (getpeername(fd_, reinterpret_cast<sockaddr*>(&storage), &size) != 0) return {};
+  if (storage.ss_family == AF_UNIX) return "unix:";
   uint16_t port = 0;
   const std::string text = address_text(storage, &port);
   if (text.empty()) return {};
