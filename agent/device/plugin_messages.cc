@@ -1,0 +1,418 @@
+#include "agent/device/plugin_messages.h"
+
+#include <fmt/format.h>
+
+#include "kube/api/json_scanner.h"
+#include "kube/api/protobuf_wire.h"
+
+namespace ghostfleet::agent {
+namespace {
+
+using kube::WireType;
+
+bool is_utf8(std::string_view text) {
+  const char* p = text.data();
+  const char* end = p + text.size();
+  while (p != end) {
+    const size_t size = static_cast<unsigned char>(*p) < 0x80 ? 1 : kube::utf8_sequence(p, end);
+    if (size == 0) return false;
+    p += size;
+  }
+  return true;
+}
+
+// Walks the fields of one message. A field of an unexpected wire type is passed over, as one that is not known.
+class Fields {
+ public:
+  explicit Fields(std::string_view bytes) : wire_(bytes) {}
+
+  // The next field of a kind that is read here; false at the end or at an error.
+  bool next() {
+    while (status_.ok() && !wire_.at_end()) {
+      WireType type;
+      if (!wire_.read_tag(&number_, &type)) return broken();
+      if (type == WireType::kBytes) return wire_.read_bytes(&bytes_) ? take(true) : broken();
+      if (type == WireType::kVarint) return wire_.read_varint(&value_) ? take(false) : broken();
+      if (!wire_.skip(type)) return broken();
+    }
+    return false;
+  }
+  // Whether this is the field of that number, with bytes or with a number.
+  bool is_bytes(uint32_t number) const { return has_bytes_ && number_ == number; }
+  bool is_value(uint32_t number) const { return !has_bytes_ && number_ == number; }
+  std::string_view bytes() const { return bytes_; }
+  uint64_t value() const { return value_; }
+
+  void text(uint32_t number, std::string* out) {
+    if (is_bytes(number) && check_text()) out->assign(bytes_);
+  }
+  void texts(uint32_t number, TextList* out) {
+    if (is_bytes(number) && check_text()) out->emplace_back(bytes_);
+  }
+  void flag(uint32_t number, bool* out) {
+    if (is_value(number)) *out = value_ != 0;
+  }
+  // A message inside this one: `decode` makes a Result of its bytes, which goes to `take`.
+  template <class Decode, class Take>
+  void message(uint32_t number, const Decode& decode, const Take& take) {
+    if (!is_bytes(number)) return;
+    auto inner = decode(bytes_);
+    if (inner.ok())
+      take(std::move(*inner));
+    else
+      status_ = inner.error();
+  }
+  const Status& status() const { return status_; }
+  template <class T>
+  Result<T> result(T value) const {
+    if (!status_.ok()) return status_;
+    return value;
+  }
+
+ private:
+  bool take(bool bytes) {
+    has_bytes_ = bytes;
+    return true;
+  }
+  bool broken() {
+    status_ = invalid_argument("cannot parse invalid wire-format data: " + wire_.error());
+    return false;
+  }
+  bool check_text() {
+    if (bytes_.size() > kMaxDeviceText) {
+      status_ = invalid_argument(
+          fmt::format("field {}: a text of {} bytes; at most {} are taken", number_, bytes_.size(), kMaxDeviceText));
+    } else if (!is_utf8(bytes_)) {
+      status_ = invalid_argument(fmt::format("field {}: string field contains invalid UTF-8", number_));
+    }
+    return status_.ok();
+  }
+
+  kube::WireReader wire_;
+  uint32_t number_ = 0;
+  uint64_t value_ = 0;
+  std::string_view bytes_;
+  bool has_bytes_ = false;
+  Status status_;
+};
+
+void append_text(uint32_t number, std::string_view text, std::string* out) {
+  if (!text.empty()) kube::append_bytes_field(number, text, out);
+}
+
+void append_flag(uint32_t number, bool flag, std::string* out) {
+  if (flag) kube::append_varint_field(number, 1, out);
+}
+
+void append_texts(uint32_t number, const TextList& texts, std::string* out) {
+  for (const std::string& text : texts) kube::append_bytes_field(number, text, out);
+}
+
+// TopologyInfo{1 nodes{1 ID}}
+void append_topology(uint32_t number, const std::vector<int64_t>& nodes, std::string* out) {
+  if (nodes.empty()) return;
+  kube::append_message_field(number, out, [&] {
+    for (const int64_t node : nodes) {
+      kube::append_message_field(1, out, [&] {
+        if (node != 0) kube::append_varint_field(1, static_cast<uint64_t>(node), out);
+      });
+    }
+  });
+}
+
+Result<int64_t> decode_numa_node(std::string_view bytes) {
+  Fields f(bytes);
+  int64_t id = 0;
+  while (f.next()) {
+    if (f.is_value(1)) id = static_cast<int64_t>(f.value());
+  }
+  return f.result(id);
+}
+
+Result<std::vector<int64_t>> decode_topology(std::string_view bytes) {
+  Fields f(bytes);
+  std::vector<int64_t> nodes;
+  while (f.next()) f.message(1, decode_numa_node, [&](int64_t id) { nodes.push_back(id); });
+  return f.result(std::move(nodes));
+}
+
+std::vector<int64_t> nodes_of(uint64_t bits) {
+  std::vector<int64_t> nodes;
+  for (int64_t i = 0; i < 64; ++i) {
+    if (bits >> i & 1) nodes.push_back(i);
+  }
+  return nodes;
+}
+
+uint64_t bits_of(const std::vector<int64_t>& nodes) {
+  uint64_t bits = 0;
+  for (const int64_t node : nodes) {
+    if (node >= 0 && node < 64) bits |= uint64_t{1} << node;
+  }
+  return bits;
+}
+
+// A message that is one repeated string.
+Result<TextList> decode_texts(std::string_view bytes) {
+  Fields f(bytes);
+  TextList out;
+  while (f.next()) f.texts(1, &out);
+  return f.result(std::move(out));
+}
+
+// A message that is one repeated message; each of them is decoded.
+template <class T, class Decode>
+Result<std::vector<T>> decode_list(std::string_view bytes, const Decode& decode) {
+  Fields f(bytes);
+  std::vector<T> out;
+  while (f.next()) f.message(1, decode, [&](T item) { out.push_back(std::move(item)); });
+  return f.result(std::move(out));
+}
+
+std::string encode_text_lists(const std::vector<TextList>& lists) {
+  std::string out;
+  for (const TextList& list : lists) kube::append_message_field(1, &out, [&] { append_texts(1, list, &out); });
+  return out;
+}
+
+Result<PluginDevice> decode_device(std::string_view bytes) {
+  Fields f(bytes);
+  PluginDevice out;
+  while (f.next()) {
+    f.text(1, &out.id);
+    f.text(2, &out.health);
+    f.message(3, decode_topology, [&](std::vector<int64_t> nodes) { out.numa_nodes = std::move(nodes); });
+  }
+  return f.result(std::move(out));
+}
+
+Result<PreferredRequest> decode_preferred(std::string_view bytes) {
+  Fields f(bytes);
+  PreferredRequest out;
+  while (f.next()) {
+    f.texts(1, &out.available);
+    f.texts(2, &out.must_include);
+    if (f.is_value(3)) out.size = static_cast<int32_t>(f.value());
+  }
+  return f.result(std::move(out));
+}
+
+// ContainerDevices{1 resource_name, 2 device_ids, 3 topology}
+void append_devices(uint32_t number, const std::vector<ResourceDevices>& all, std::string* out) {
+  for (const ResourceDevices& devices : all) {
+    kube::append_message_field(number, out, [&] {
+      append_text(1, devices.resource, out);
+      append_texts(2, devices.ids, out);
+      append_topology(3, nodes_of(devices.numa_nodes), out);
+    });
+  }
+}
+
+Result<ResourceDevices> decode_resource_devices(std::string_view bytes) {
+  Fields f(bytes);
+  ResourceDevices out;
+  while (f.next()) {
+    f.text(1, &out.resource);
+    f.texts(2, &out.ids);
+    f.message(3, decode_topology, [&](const std::vector<int64_t>& nodes) { out.numa_nodes = bits_of(nodes); });
+  }
+  return f.result(std::move(out));
+}
+
+// PodResources{1 name, 2 namespace, 3 containers{1 name, 2 devices}}
+void append_pod(uint32_t number, const PodResources& pod, std::string* out) {
+  kube::append_message_field(number, out, [&] {
+    append_text(1, pod.name, out);
+    append_text(2, pod.ns, out);
+    for (const ContainerResources& container : pod.containers) {
+      kube::append_message_field(3, out, [&] {
+        append_text(1, container.name, out);
+        append_devices(2, container.devices, out);
+      });
+    }
+  });
+}
+
+Result<ContainerResources> decode_container_resources(std::string_view bytes) {
+  Fields f(bytes);
+  ContainerResources out;
+  while (f.next()) {
+    f.text(1, &out.name);
+    f.message(2, decode_resource_devices, [&](ResourceDevices d) { out.devices.push_back(std::move(d)); });
+  }
+  return f.result(std::move(out));
+}
+
+Result<PodResources> decode_pod(std::string_view bytes) {
+  Fields f(bytes);
+  PodResources out;
+  while (f.next()) {
+    f.text(1, &out.name);
+    f.text(2, &out.ns);
+    f.message(3, decode_container_resources, [&](ContainerResources c) { out.containers.push_back(std::move(c)); });
+  }
+  return f.result(std::move(out));
+}
+
+}  // namespace
+
+std::string encode_register_request(const RegisterRequest& request) {
+  std::string out;
+  append_text(1, request.version, &out);
+  append_text(2, request.endpoint, &out);
+  append_text(3, request.resource, &out);
+  kube::append_bytes_field(4, encode_plugin_options(request.options), &out);
+  return out;
+}
+
+Result<RegisterRequest> decode_register_request(std::string_view bytes) {
+  Fields f(bytes);
+  RegisterRequest out;
+  while (f.next()) {
+    f.text(1, &out.version);
+    f.text(2, &out.endpoint);
+    f.text(3, &out.resource);
+    f.message(4, decode_plugin_options, [&](PluginOptions options) { out.options = options; });
+  }
+  return f.result(std::move(out));
+}
+
+std::string encode_plugin_options(const PluginOptions& options) {
+  std::string out;
+  append_flag(1, options.pre_start, &out);
+  append_flag(2, options.preferred_allocation, &out);
+  return out;
+}
+
+Result<PluginOptions> decode_plugin_options(std::string_view bytes) {
+  Fields f(bytes);
+  PluginOptions out;
+  while (f.next()) {
+    f.flag(1, &out.pre_start);
+    f.flag(2, &out.preferred_allocation);
+  }
+  return f.result(out);
+}
+
+uint64_t PluginDevice::numa_bits() const { return bits_of(numa_nodes); }
+
+std::string encode_device_list(const std::vector<PluginDevice>& devices) {
+  std::string out;
+  for (const PluginDevice& device : devices) {
+    kube::append_message_field(1, &out, [&] {
+      append_text(1, device.id, &out);
+      append_text(2, device.health, &out);
+      append_topology(3, device.numa_nodes, &out);
+    });
+  }
+  return out;
+}
+
+Result<std::vector<PluginDevice>> decode_device_list(std::string_view bytes) {
+  return decode_list<PluginDevice>(bytes, decode_device);
+}
+
+std::string encode_preferred_request(const std::vector<PreferredRequest>& containers) {
+  std::string out;
+  for (const PreferredRequest& container : containers) {
+    kube::append_message_field(1, &out, [&] {
+      append_texts(1, container.available, &out);
+      append_texts(2, container.must_include, &out);
+      // An int32 that is negative is ten bytes, as of an int64.
+      if (container.size != 0)
+        kube::append_varint_field(3, static_cast<uint64_t>(static_cast<int64_t>(container.size)), &out);
+    });
+  }
+  return out;
+}
+
+Result<std::vector<PreferredRequest>> decode_preferred_request(std::string_view bytes) {
+  return decode_list<PreferredRequest>(bytes, decode_preferred);
+}
+
+std::string encode_preferred_response(const std::vector<TextList>& containers) { return encode_text_lists(containers); }
+
+Result<std::vector<TextList>> decode_preferred_response(std::string_view bytes) {
+  return decode_list<TextList>(bytes, decode_texts);
+}
+
+std::string encode_allocate_request(const std::vector<TextList>& containers) { return encode_text_lists(containers); }
+
+Result<std::vector<TextList>> decode_allocate_request(std::string_view bytes) {
+  return decode_list<TextList>(bytes, decode_texts);
+}
+
+std::string encode_allocate_answers(const std::vector<std::string>& containers) {
+  std::string out;
+  for (const std::string& container : containers) kube::append_bytes_field(1, container, &out);
+  return out;
+}
+
+Result<std::vector<std::string>> decode_allocate_answers(std::string_view bytes) {
+  Fields f(bytes);
+  std::vector<std::string> out;
+  while (f.next()) {
+    if (f.is_bytes(1)) out.emplace_back(f.bytes());
+  }
+  return f.result(std::move(out));
+}
+
+std::string encode_pre_start_request(const TextList& ids) {
+  std::string out;
+  append_texts(1, ids, &out);
+  return out;
+}
+
+Result<TextList> decode_pre_start_request(std::string_view bytes) { return decode_texts(bytes); }
+
+std::string encode_pod_resources_list(const std::vector<PodResources>& pods) {
+  std::string out;
+  for (const PodResources& pod : pods) append_pod(1, pod, &out);
+  return out;
+}
+
+Result<std::vector<PodResources>> decode_pod_resources_list(std::string_view bytes) {
+  return decode_list<PodResources>(bytes, decode_pod);
+}
+
+std::string encode_allocatable(const std::vector<ResourceDevices>& devices) {
+  std::string out;
+  append_devices(1, devices, &out);
+  return out;
+}
+
+Result<std::vector<ResourceDevices>> decode_allocatable(std::string_view bytes) {
+  return decode_list<ResourceDevices>(bytes, decode_resource_devices);
+}
+
+std::string encode_pod_resources_request(std::string_view name, std::string_view ns) {
+  std::string out;
+  append_text(1, name, &out);
+  append_text(2, ns, &out);
+  return out;
+}
+
+Result<std::pair<std::string, std::string>> decode_pod_resources_request(std::string_view bytes) {
+  Fields f(bytes);
+  std::pair<std::string, std::string> out;
+  while (f.next()) {
+    f.text(1, &out.first);
+    f.text(2, &out.second);
+  }
+  return f.result(std::move(out));
+}
+
+std::string encode_pod_resources(const PodResources& pod) {
+  std::string out;
+  append_pod(1, pod, &out);
+  return out;
+}
+
+Result<PodResources> decode_pod_resources(std::string_view bytes) {
+  Fields f(bytes);
+  PodResources out;
+  while (f.next()) f.message(1, decode_pod, [&](PodResources pod) { out = std::move(pod); });
+  return f.result(std::move(out));
+}
+
+}  // namespace ghostfleet::agent
