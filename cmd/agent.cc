@@ -12,6 +12,7 @@
 #include "cmd/node_bootstrap.h"
 #include "cmd/static_pods.h"
 #include "emulator/fleet/single_node.h"
+#include "emulator/profile/dra_devices.h"
 #include "emulator/profile/fleet_network.h"
 #include "emulator/profile/image_file.h"
 #include "emulator/profile/profile.h"
@@ -33,7 +34,7 @@ struct AgentFlags {
   uint64_t seed = 1;
   NodeServerFlags node_server;
   std::string manifests, second_pod_cidr, primary_family, vpc;
-  bool device_plugins = false;
+  bool device_plugins = false, dra = false;
   EvictionFlags eviction;
 };
 
@@ -81,6 +82,21 @@ Status add_network(const AgentFlags& flags, emulator::SingleNodeOptions* o) {
   return Status();
 }
 
+Status add_dra(const AgentFlags& flags, emulator::SingleNodeOptions* o) {
+  if (!flags.dra) return Status();
+  if (flags.profile.empty())
+    return invalid_argument("--dra: --profile is needed with it: an instance type says which accelerators a node has");
+  auto profiles = emulator::ProfileCatalogue::load(home_directory() + "/profiles");
+  if (!profiles.ok()) return profiles.error();
+  auto profile = profiles->find(flags.profile);
+  if (!profile.ok()) return profile.error();
+  auto devices = emulator::make_dra_devices(*profile, o->node);
+  if (!devices.ok()) return devices.error().with_context("--dra");
+  o->dra = std::move(*devices);
+  emulator::remove_plugin_resources(*o->dra, &o->node);
+  return Status();
+}
+
 Result<emulator::SingleNodeOptions> options_of(const AgentFlags& flags) {
   emulator::SingleNodeOptions o;
   if (const auto bad = kube::check_dns1123_subdomain(flags.node_name); !bad.empty())
@@ -124,6 +140,7 @@ Result<emulator::SingleNodeOptions> options_of(const AgentFlags& flags) {
   if (o.second_is_primary && o.second_pod_cidr.empty())
     return invalid_argument("--primary-family ipv6: --second-pod-cidr with an IPv6 network is needed for it");
   GF_RETURN_IF_ERROR(add_network(flags, &o));
+  GF_RETURN_IF_ERROR(add_dra(flags, &o));
   auto eviction = eviction_rules(flags.eviction);
   if (!eviction.ok()) return eviction.error();
   o.pods.eviction = *eviction;
@@ -241,6 +258,9 @@ void add_agent(CLI::App& app, Runner* run) {
   command->add_flag("--device-plugins", flags->device_plugins,
                     "extended resources come from device plugins: containers hold devices with ids and health (with a "
                     "profile: always)");
+  command->add_flag("--dra", flags->dra,
+                    "the profile's accelerators come from a DRA driver (ResourceSlices, docs/dra.md) instead of a "
+                    "device plugin");
   command->add_option("--pod-manifest-path", flags->manifests,
                       "folder of static pods' manifests, looked at each second: the node runs them, and shows each in "
                       "the API as a mirror pod");

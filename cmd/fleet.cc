@@ -74,11 +74,13 @@ int run_down(const std::string& name, bool dry_run, bool keep_pods, bool force, 
   if (!report.ok()) return fail(report.error());
   if (report->nodes + report->kept_adopted == 0 && report->failed == 0)
     return fail(no_such_fleet(name, config->client.server_url, report->other_fleets));
-  std::printf("%s\n",
-              fmt::format("fleet {}: {} {} nodes, {} leases, {} CSINodes, {} certificate signing requests, {} pods",
-                          name, dry_run ? "would remove" : "removed", report->nodes, report->leases, report->csi_nodes,
-                          report->signing_requests, report->pods)
-                  .c_str());
+  std::printf(
+      "%s\n",
+      fmt::format("fleet {}: {} {} nodes, {} leases, {} CSINodes, {} ResourceSlices, {} certificate signing requests, "
+                  "{} pods",
+                  name, dry_run ? "would remove" : "removed", report->nodes, report->leases, report->csi_nodes,
+                  report->resource_slices, report->signing_requests, report->pods)
+          .c_str());
   if (report->kept_adopted > 0)
     std::printf("%llu adopted nodes were kept\n", static_cast<unsigned long long>(report->kept_adopted));
   for (const std::string& failure : report->failures) std::fprintf(stderr, "error: %s\n", failure.c_str());

@@ -176,6 +176,7 @@ Status apply_flags(const FleetFlags& flags, emulator::FleetSpec* spec) {
     if (!model.ok()) return model.error();
     spec->images = std::move(*model);
   }
+  if (flags.dra) spec->dra = true;
   if (!flags.behavior.empty()) spec->commands = flags.behavior == "command";
   if (!flags.behavior_rules.empty()) {
     auto rules = load_behavior_rules(flags.behavior_rules);
@@ -318,6 +319,8 @@ void add_fleet_flags(CLI::App& command, FleetFlags* flags, const std::string& de
       "--images", flags->images,
       "pull images by the model of shared bandwidth, disks and registries: a file of images and settings "
       "(kind: Images, docs/images.md), or built-in (default: images are there at once)");
+  command.add_flag("--dra", flags->dra,
+                   "accelerators come from DRA drivers (ResourceSlices, docs/dra.md) instead of device plugins");
   command.add_option("--shards", flags->shards, "threads of the fleet (default: cores - 1, at most 8)")
       ->check(CLI::Range(1, 64));
   command.add_option("--for", flags->for_time, "end cleanly after this time (2m, 90s)");

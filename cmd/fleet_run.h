@@ -32,7 +32,7 @@ struct FleetFlags {
   std::string region;
   int metrics_port = -1;
   int shards = 0;
-  bool adopt = false;
+  bool adopt = false, dra = false;
   bool serving_certificates = false, approve_serving = false;
   bool nodes_given = false, profile_given = false, name_given = false;
   NodeServerFlags node_server;

@@ -163,6 +163,7 @@ void Manager::adopt(Pod& pod, const Json& json) {
   pod.scheduled_by_other = pod.conditions[kScheduled].set;
   adopt_address(pod, json);
   if (pod.sandbox && !needs_network(pod)) take_number(pod);
+  if (pod.sandbox) adopt_claims(pod, json);
   if (get_string(json, "status.phase") == "Running") {
     pod.shown = pod.acked = Phase::kRunning;
     ++running_;

@@ -39,6 +39,7 @@ void Manager::on_pod_text(std::string_view text) {
 // True when only the status can have changed, and nothing in it asks for more than writing ours again.
 bool Manager::take_echo(Pod& pod, std::string_view metadata, std::string_view status) {
   if (status.empty() || !pod.spec->readiness_gates.empty()) return false;
+  if (pod.claims() != nullptr && !pod.sandbox) return false;  // the status may name a claim that it waits for
   const std::string_view generation = scan_member(metadata, "generation");
   int64_t number = 1;
   const char* end = generation.data() + generation.size();

@@ -32,6 +32,7 @@ std::string Manager::take_devices(Pod& pod) {
     for (const auto& [resource, count] : pod.spec->containers[i].devices) {
       const uint32_t there = count_on(node.get(), resource);
       if (there == 0) continue;  // not a device plugin's
+      if (pod.claims() != nullptr && pod.claims()->skips_plugin(pod.spec->containers[i].name, resource)) continue;
       if (devices_ == nullptr) devices_ = std::make_unique<DeviceTable>();
       std::string why;
       std::vector<uint32_t> taken = devices_->take(resource, count, there, &why);

@@ -96,6 +96,7 @@ void Manager::remove(Pod& pod) {
   if (is_terminal(pod.acked)) --finished_;
   free_ip(pod);
   give_back_devices(pod);
+  forget_claims(pod);
   forget_events(pod);
   --count_;
   const size_t at = pod.slot;
@@ -176,6 +177,7 @@ Pod& Manager::new_pod(const Json& json, std::string_view ns, std::string_view na
   pod.runs = std::vector<ContainerRun>(pod.spec->containers.size());
   pod.qos = read_qos(json);
   pod.labels = labels_of(json);
+  take_claims(pod, json);
   return pod;
 }
 
@@ -207,6 +209,7 @@ void Manager::update_pod(Pod& pod, const Json& json) {
   const auto gates = gates_of(pod);
   read_conditions(pod, json);
   take_deletion(pod, json);
+  take_claims(pod, json);
   const bool takes_specs = pod.stage == Stage::kActive && !pod.deleting && pod.work != Work::kAdmitting;
   if (takes_specs && (pod.generation != before || relabelled)) take_new_spec(pod, json);
   if (pod.stage == Stage::kActive && gates_of(pod) != gates) request_sync(pod, host_.now());
@@ -284,6 +287,7 @@ void Manager::on_response(Tag tag, const ApiResponse& response) {
     case Call::kPullSecret: on_pull_secret(*pod, index, response); break;
     case Call::kMirrorCreate: on_mirror_answer(*pod, false, response); break;
     case Call::kMirrorDelete: on_mirror_answer(*pod, true, response); break;
+    case Call::kClaim: on_claim_answer(*pod, response); break;
     default: return;
   }
   settle(*pod);

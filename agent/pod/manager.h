@@ -1,9 +1,9 @@
 // Manager: the PodManager of one node. Its parts, by file: manager.cc (doors, table of pods), adopting.cc (pods
 // of an earlier agent), worker.cc (the sync of a kubelet: what to kill and what to start), connecting.cc (addresses of
-// sandboxes), starting.cc (image, objects, creation of one container), hooks.cc, probing.cc, stopping.cc, restarting.cc
-// (all containers at once), resizing.cc (a changed spec), preempting.cc, mounting.cc, sending.cc (status and deletion),
-// telling.cc (events), timing.cc (what is due), admitting.cc, evicting.cc (pods that use too much), holding.cc
-// (devices), mirroring.cc (static pods).
+// sandboxes), claiming.cc (claims of devices), starting.cc (image, objects, creation of one container), hooks.cc,
+// probing.cc, stopping.cc, restarting.cc (all containers at once), resizing.cc (a changed spec), preempting.cc,
+// mounting.cc, sending.cc (status and deletion), telling.cc (events), timing.cc (what is due), admitting.cc,
+// evicting.cc (pods that use too much), holding.cc (devices), mirroring.cc (static pods).
 //
 // How it works: every pod has some moments at which something happens to it (`..._due`). The manager keeps the earliest
 // of each pod, arms ONE timer for the earliest of all, and lets advance() play what is due, in order. A status is
@@ -38,6 +38,7 @@ class Manager final : public PodManager {
   void on_pod_deleted(std::string_view ns, std::string_view name, std::string_view uid) override;
   void set_static_pods(std::vector<StaticManifest> manifests) override;
   void set_unhealthy_devices(const UnhealthyDevices& unhealthy) override;
+  void on_driver_changed() override;
   void on_response(Tag tag, const ApiResponse& response) override;
   void on_timer(Tag tag) override;
   void on_image_pulled(PullTicket ticket) override;
@@ -62,7 +63,8 @@ class Manager final : public PodManager {
     kPullSecret,
     kMirrorCreate,
     kMirrorDelete,
-    kOrphan
+    kOrphan,
+    kClaim
   };
 
   // manager.cc
@@ -93,7 +95,7 @@ class Manager final : public PodManager {
   void take_number(Pod& pod);
   void free_ip(Pod& pod);
   bool full() const { return options_->full_fidelity; }
-  StatusContext context() const { return {node_, *options_, devices_.get()}; }
+  StatusContext context() const { return {node_, *options_, devices_.get(), claims_.get()}; }
 
   // adopting.cc
   void adopt(Pod& pod, const kube::Json& json);
@@ -136,6 +138,17 @@ class Manager final : public PodManager {
   void disconnect(Pod& pod);
   bool adopt_from_network(Pod& pod, std::string_view ip);
   bool needs_network(const Pod& pod) const;
+
+  // claiming.cc
+  static PodRef ref_of(const Pod& pod) { return {pod.ns(), pod.name(), pod.uid()}; }
+  void take_claims(Pod& pod, const kube::Json& json);
+  void adopt_claims(Pod& pod, const kube::Json& json);
+  bool claim(Pod& pod);
+  bool claim_next(Pod& pod);
+  void claims_failed(Pod& pod, const std::string& why);
+  void on_claim_answer(Pod& pod, const ApiResponse& response);
+  bool unclaim(Pod& pod);
+  void forget_claims(Pod& pod);
 
   // starting.cc
   enum class Start : unsigned char { kStarted, kBusy, kFailed };
@@ -338,6 +351,7 @@ class Manager final : public PodManager {
   std::vector<std::pair<std::string, Wake>> wakes_;  // by uid
   std::unique_ptr<Monitoring> monitoring_;
   std::unique_ptr<DeviceTable> devices_;  // once a pod asks for some
+  std::unique_ptr<ClaimCache> claims_;    // once a pod has one
   std::vector<StrangeMirror> strange_mirrors_;
   std::vector<kube::Json> waiting_static_;  // until an earlier one of their name is gone
   // A kubelet's eventRecordQPS and eventBurst; client-go's flow control lets a write wait its turn.

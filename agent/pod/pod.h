@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "agent/dra/claims.h"
 #include "agent/pod/backoff.h"
 #include "agent/pod/pod_template.h"
 #include "agent/pod/probe_tally.h"
@@ -33,6 +34,7 @@ enum class Work : unsigned char {
   kNone,
   kAdmitting,  // others make room for it
   kMounting,
+  kClaiming,  // its claims are read
   kStarting,
   kPulling,
   kFetching,
@@ -262,6 +264,7 @@ struct Extras {
   std::unique_ptr<kube::Json> json;        // while its admission waits for the node's newest object
   std::unique_ptr<VolumeLook> volumes;
   std::vector<HeldDevices> devices;
+  std::unique_ptr<PodClaims> claims;
   std::unique_ptr<Mirror> mirror;
   std::vector<std::pair<uint32_t, std::string>> pull_errors;  // of the last pull that failed, by container
 
@@ -309,6 +312,7 @@ struct Pod {
   bool deleted_sent : 1 = false, api_conditions : 1 = false;
   bool kill_all : 1 = false, delete_next : 1 = false, reset_all : 1 = false, evicted : 1 = false;
   bool was_initialized : 1 = false;  // when it began to stop
+  bool claims_ready : 1 = false;     // for the sandbox that is about to be made
   bool ended_by_other : 1 = false;   // another writer gave it the terminal phase that it shows
   uint8_t refused = 0;               // status writes answered 403 in a row
   uint8_t drift = 0;                 // bits of conditions that others overwrote
@@ -340,6 +344,7 @@ struct Pod {
     if (extras == nullptr) extras = std::make_unique<Extras>();
     return *extras;
   }
+  PodClaims* claims() const { return extras != nullptr ? extras->claims.get() : nullptr; }
   bool holds_resources() const { return stage != Stage::kFinished; }
   // The specs whose resources the node has set aside for it, and whose resources its containers have.
   const PodTemplate& granted() const {

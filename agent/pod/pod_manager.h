@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "agent/actions.h"
+#include "agent/dra/devices.h"
 #include "agent/pod/device_table.h"
 #include "agent/pod/image_puller.h"
 #include "agent/pod/pod_view.h"
@@ -113,6 +114,8 @@ struct NodeFacts {
   // Where addresses of pods come from; null: pod_ip computes as many as are asked for.
   PodNetwork* network = nullptr;
   ImagePuller* puller = nullptr;  // null: images come by the rules of PodOptions
+  // The DRA driver of the node; null: there is none. After a change: PodManager::on_driver_changed.
+  std::shared_ptr<const DraDriver> driver;
 };
 
 class PodManager {
@@ -132,6 +135,8 @@ class PodManager {
   virtual void set_static_pods(std::vector<StaticManifest> manifests) = 0;
   // All devices that are Unhealthy now; the status of the pods that hold them follows.
   virtual void set_unhealthy_devices(const UnhealthyDevices& unhealthy) = 0;
+  // NodeFacts::driver is another one: the health of devices that pods hold by claims may have changed.
+  virtual void on_driver_changed() = 0;
   virtual void on_response(Tag tag, const ApiResponse& response) = 0;
   virtual void on_timer(Tag tag) = 0;
   // A pull whose end only its puller could tell is over.

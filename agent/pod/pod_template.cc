@@ -296,6 +296,8 @@ ContainerSpec read_container(const Json& pod, const Json& json, bool init, Resta
   c.running_resources = render_running_resources(pod, json);
   c.allocated = render_requests(json);
   c.devices = read_devices(json);
+  for (const Json& claim : array_or_empty(json, "resources.claims"))
+    c.claims.emplace_back(get_string(claim, "name"), get_string(claim, "request"));
   c.memory_request = read_amount(json, "resources.requests", "memory");
   c.storage_request = read_amount(json, "resources.requests", "ephemeral-storage");
   c.storage_limit = read_amount(json, "resources.limits", "ephemeral-storage");

@@ -106,7 +106,8 @@ struct ContainerSpec {
   std::vector<ObjectRef> variables;  // needed by env and envFrom
   Script script;
   Amount memory_request, storage_request, storage_limit;
-  std::vector<std::pair<std::string, uint32_t>> devices;  // extended resources that it asks for
+  std::vector<std::pair<std::string, uint32_t>> devices;    // extended resources that it asks for
+  std::vector<std::pair<std::string, std::string>> claims;  // entries of the pod's resourceClaims; request, or empty
   // Ready-made JSON. In `mounts` the byte kSuffixMark stands for the five letters that end the token volume's name.
   std::string resources = "{}";
   std::string running_resources = "{}";

@@ -52,6 +52,7 @@ struct StatusContext {
   const NodeFacts& node;
   const PodOptions& options;
   const DeviceTable* devices = nullptr;
+  const ClaimCache* claims = nullptr;
 };
 
 // The status as one JSON object, without conditions of others.

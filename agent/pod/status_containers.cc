@@ -62,13 +62,12 @@ void add_mounts(const Pod& pod, const std::string& mounts, std::string* out) {
   }
 }
 
-// The health of the devices that a container holds.
-void add_devices(const Pod& pod, size_t index, const StatusContext& context, std::string* out) {
+void add_held(const Pod& pod, size_t index, const StatusContext& context, std::string* out) {
   if (pod.extras == nullptr || context.devices == nullptr) return;
-  const size_t before = out->size();
   for (const HeldDevices& held : pod.extras->devices) {
     if (held.container != index) continue;
-    *out += out->size() == before ? "\"allocatedResourcesStatus\":[{" : ",{";
+    if (!out->empty()) *out += ",";
+    *out += "{";
     add_text("name", held.resource, out);
     *out += ",\"resources\":[";
     for (const uint32_t i : held.indexes) {
@@ -80,7 +79,14 @@ void add_devices(const Pod& pod, size_t index, const StatusContext& context, std
     }
     *out += "]}";
   }
-  if (out->size() != before) *out += "],";
+}
+
+// The health of the devices that a container holds.
+void add_devices(const Pod& pod, size_t index, const StatusContext& context, std::string* out) {
+  std::string list;
+  add_held(pod, index, context, &list);
+  add_claimed(pod, index, context, &list);
+  if (!list.empty()) *out += "\"allocatedResourcesStatus\":[" + list + "],";
 }
 
 void add_container(const Pod& pod, size_t index, const StatusContext& context, std::string* out) {

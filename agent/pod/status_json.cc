@@ -147,6 +147,10 @@ uint64_t hash_looks(const Pod& pod, size_t from, size_t to) {
 }
 
 uint64_t hash_devices(const Pod& pod, const StatusContext& context, uint64_t h) {
+  const auto add_claim = [&h](const std::string&, const std::string& device, const DeviceState& state) {
+    h = hash_text(state.message, hash_mix(hash_text(device, h), static_cast<uint64_t>(state.health)));
+  };
+  for (size_t i = pod.spec->init_count; i < pod.spec->regular_end(); ++i) for_each_claimed(pod, i, context, add_claim);
   if (pod.extras == nullptr || context.devices == nullptr) return h;
   for (const HeldDevices& held : pod.extras->devices) {
     for (const uint32_t i : held.indexes) {

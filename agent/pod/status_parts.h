@@ -4,6 +4,7 @@
 // Thread rule: pure functions.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +21,14 @@ std::string time_or_null(WallTime t);
 void add_container_list(const Pod& pod, std::string_view field, const std::vector<uint32_t>& indexes,
                         const StatusContext& context, std::string* out);
 void add_init_containers(const Pod& pod, const StatusContext& context, std::string* out);
+
+// The devices that a container has by claims: calls `each` with the title ("claim:gpus/a"), what the runtime calls the
+// device, and how it is (status_claims.cc).
+void for_each_claimed(
+    const Pod& pod, size_t index, const StatusContext& context,
+    const std::function<void(const std::string& title, const std::string& device, const DeviceState& state)>& each);
+// A list of a container's status: those devices, behind what `out` has already.
+void add_claimed(const Pod& pod, size_t index, const StatusContext& context, std::string* out);
 
 // One condition (status_conditions.cc). With `nulls`, what it has not is said to be gone.
 void add_condition(const Pod& pod, int type, bool nulls, std::string* out);

@@ -127,6 +127,7 @@ void Manager::mark_lost(Pod& pod) {
 }
 
 void Manager::finish(Pod& pod) {
+  if (!unclaim(pod)) return;
   pod.work = Work::kNone;
   pod.sandbox = false;
   disconnect(pod);

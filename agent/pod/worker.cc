@@ -149,6 +149,7 @@ void Manager::enter_runtime(Pod& pod) {
 void Manager::run_pass(Pod& pod) {
   pod.work = Work::kNone;
   if (!pod.sandbox && !pod.kill_all) {
+    if (!claim(pod)) return;
     if (!connect(pod)) return finish_pass(pod);
     pod.sandbox = pod.pass_changed = true;
     check_nameservers(pod);
@@ -350,6 +351,7 @@ void Manager::work_done(Pod& pod) {
     case Work::kHook: run_pass(pod); return;
     case Work::kHookStop: hook_stopped(pod); return;
     case Work::kAdmitting: admission_goes_on(pod); return;
+    case Work::kClaiming:
     case Work::kFetching:
     case Work::kNone: return;
   }

@@ -347,6 +347,7 @@ void RunningFleet::make_shards(const kube::http::HttpClientOptions& http, const 
     c.classes = classes_;
     c.pods = pods;
     c.images = images_.get();
+    for (const FleetGroup& group : options_.groups) c.dra.push_back(group.dra);
     c.second_is_primary = options_.second_is_primary;
     c.run_pods = options_.run_pods;
     c.vpc = vpc_.get();

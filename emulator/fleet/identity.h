@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "agent/dra/devices.h"
 #include "agent/node/node_template.h"
 #include "base/status.h"
 #include "emulator/fleet/second_network.h"
@@ -52,6 +53,8 @@ struct FleetGroup {
   // For modelled image pulls: the machine, and what differs from the fleet's settings.
   PullMachine machine = {};
   std::optional<PullOptions> pull = {};
+  // What its nodes offer through a DRA driver; null: they have none.
+  std::shared_ptr<const agent::DraDevices> dra = {};
 };
 
 // The names of a group: index to name, and back without a table.

@@ -66,7 +66,9 @@ std::shared_ptr<const kube::Json> node_facts_object(std::string_view json) {
 
 bool node_deviates(std::string_view json, const agent::NodeClass& node_class) {
   if (count_members(scan_path(json, {"metadata", "labels"})) != node_class.label_count()) return true;
-  if (!scan_path(json, {"metadata", "annotations", kUnhealthyDevices}).empty()) return true;
+  for (const std::string_view key : {kUnhealthyDevices, kDriverFaults}) {
+    if (!scan_path(json, {"metadata", "annotations", key}).empty()) return true;
+  }
   const std::string_view spec = scan_member(json, "spec");
   if (count_taints(scan_member(spec, "taints")) != node_class.node_template().taints.size()) return true;
   const std::string_view allocatable = scan_path(json, {"status", "allocatable"});

@@ -16,6 +16,9 @@ namespace ghostfleet::emulator {
 // On a Node: which of its devices are unhealthy, "nvidia.com/gpu=0,3" (agent/pod/device_table.h).
 inline constexpr std::string_view kUnhealthyDevices = "devices.ghostfleet.dev/unhealthy";
 
+// What is wrong with the devices of its DRA driver, "gpu-0=xid:79; driver=down" (agent::parse_faults).
+inline constexpr std::string_view kDriverFaults = "dra.ghostfleet.dev/faults";
+
 // Labels, taints, unschedulable, allocatable and capacity; null when the bytes are no Node.
 std::shared_ptr<const kube::Json> node_facts_object(std::string_view node_json);
 

@@ -32,6 +32,7 @@ constexpr std::string_view kReviews = "/apis/authorization.k8s.io/v1/selfsubject
 constexpr std::string_view kLeaseNamespace = "kube-node-lease";
 constexpr std::string_view kLeases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
 constexpr std::string_view kCsiNodes = "/apis/storage.k8s.io/v1/csinodes";
+constexpr std::string_view kSlices = "/apis/resource.k8s.io/v1/resourceslices";
 constexpr std::string_view kNodeUser = "system:node:";
 
 struct FoundNode {
@@ -92,10 +93,12 @@ class Remover {
   void take_pod(std::string_view item);
   void take_request(std::string_view item);
   void take_lease(std::string_view item) { report.leases += is_ours(item); }
+  void take_slice(std::string_view item);
   void take_csi_node(std::string_view item) { report.csi_nodes += is_ours(item); }
   bool is_ours(std::string_view item) const;
   void nodes_listed();
   void pods_listed();
+  void requests_listed();
   void count_all();
   void delete_nodes();
   void delete_pods();
@@ -114,6 +117,7 @@ class Remover {
   std::vector<FoundNode> nodes_;
   std::vector<FoundPod> pods_;
   std::vector<std::string> requests_;  // names of certificate signing requests
+  std::vector<std::string> slices_;    // names of ResourceSlices
   std::unordered_set<std::string> names_;
   std::deque<Step> steps_;
   size_t questions_ = 0;              // not answered yet
@@ -181,7 +185,19 @@ void Remover::nodes_listed() {
 void Remover::pods_listed() {
   if (names_.empty()) return check_rights();
   list(
-      std::string(kube::kSigningRequests) + "?", {}, &Remover::take_request, [this] { check_rights(); }, true);
+      std::string(kube::kSigningRequests) + "?", {}, &Remover::take_request, [this] { requests_listed(); }, true);
+}
+
+void Remover::requests_listed() {
+  list(
+      fmt::format("{}?labelSelector=ghostfleet.dev%2Ffleet%3D{}&", kSlices, fleet_), {}, &Remover::take_slice,
+      [this] { check_rights(); }, true);
+}
+
+void Remover::take_slice(std::string_view item) {
+  const std::string_view metadata = scan_member(item, "metadata");
+  if (scan_string(scan_path(metadata, {"labels", agent::kFleetLabel})) != fleet_) return;
+  slices_.emplace_back(scan_string(scan_member(metadata, "name")));
 }
 
 std::vector<Right> Remover::needed_rights() const {
@@ -192,6 +208,7 @@ std::vector<Right> Remover::needed_rights() const {
     rights.push_back({"delete", "storage.k8s.io", "csinodes", ""});
   }
   if (nodes_.size() > names_.size()) rights.push_back({"patch", "", "nodes", ""});
+  if (!slices_.empty()) rights.push_back({"delete", "resource.k8s.io", "resourceslices", ""});
   if (!requests_.empty()) rights.push_back({"delete", "certificates.k8s.io", "certificatesigningrequests", ""});
   std::set<std::string> namespaces;
   for (const FoundPod& pod : pods_) namespaces.insert(pod.ns);
@@ -251,6 +268,7 @@ void Remover::take_request(std::string_view item) {
 // For --dry-run: what delete_nodes() would remove.
 void Remover::count_all() {
   report.signing_requests = requests_.size();
+  report.resource_slices = slices_.size();
   list(std::string(kLeases) + "?", {}, &Remover::take_lease,
        [this] { list(std::string(kCsiNodes) + "?", {}, &Remover::take_csi_node, [this] { delete_nodes(); }); });
 }
@@ -287,7 +305,7 @@ void Remover::delete_nodes() {
     report.pods = pods_.size();
     return end();
   }
-  total_ = names_.size() * 3 + (nodes_.size() - names_.size()) + pods_.size() + requests_.size();
+  total_ = names_.size() * 3 + (nodes_.size() - names_.size()) + pods_.size() + requests_.size() + slices_.size();
   for (const FoundNode& node : nodes_) {
     if (node.adopted) {
       steps_.push_back(unlabel(node));
@@ -295,6 +313,9 @@ void Remover::delete_nodes() {
     }
     steps_.push_back(deletion(fmt::format("{}/{}", kLeases, node.name), {}, &report.leases, false));
     steps_.push_back(deletion(fmt::format("{}/{}", kCsiNodes, node.name), {}, &report.csi_nodes, false));
+  }
+  for (const std::string& name : slices_) {
+    steps_.push_back(deletion(fmt::format("{}/{}", kSlices, name), {}, &report.resource_slices, false));
   }
   for (const std::string& name : requests_) {
     steps_.push_back(deletion(fmt::format("{}/{}", kube::kSigningRequests, name), {}, &report.signing_requests, false));

@@ -23,6 +23,7 @@ namespace ghostfleet::emulator {
 
 struct DownReport {
   uint64_t nodes = 0, leases = 0, csi_nodes = 0, pods = 0, kept_adopted = 0;
+  uint64_t resource_slices = 0;
   uint64_t signing_requests = 0;      // certificate signing requests of these nodes
   std::vector<std::string> failures;  // at most 20, in words
   uint64_t failed = 0;

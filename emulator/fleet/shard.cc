@@ -92,6 +92,7 @@ Shard::Shard(ShardConfig config)
   batch_ = batch_for(config_.classes.front()->options(), rows);
   stats_.nodes.set(rows);
   if (config_.vpc != nullptr && config_.run_pods) make_network();
+  make_dra();
   if (config_.connections == ConnectionMode::kPerNode) {
     links_.resize(rows);
   } else {
@@ -251,7 +252,8 @@ void Shard::notice(uint32_t row, agent::NodeNotice what, std::string_view detail
       count(row, kGoneFlag, false, stats_.deleted, &deleted_);
       if (!detail.empty()) stats_.taken_over.add();
       if (network_) network_->registered(row, !detail.empty());
-      loop_.post([this, row] {
+      loop_.post([this, row, existing = !detail.empty()] {
+        if (dra_) dra_->registered(row, existing);
         run_pending(row);
         start_network(row);
       });
@@ -278,6 +280,7 @@ void Shard::notice(uint32_t row, agent::NodeNotice what, std::string_view detail
       count(row, kRegisteredFlag, false, stats_.registered, &registered_);
       count(row, kGoneFlag, true, stats_.deleted, &deleted_);
       settle(row);
+      if (dra_) dra_->deleted(row);
       say(row, "deleted by somebody");
       break;
     case agent::NodeNotice::kRefused:
@@ -294,6 +297,8 @@ void Shard::on_measured(Duration latency, bool overloaded) {
 void Shard::on_answer(uint32_t row, agent::Tag tag, const agent::ApiResponse& response) {
   if (tag == kFactsTag) {
     facts_answered(row, response);
+  } else if (tag == kDraTag) {
+    dra_->answered(row, response);
   } else if ((tag & agent::kPodTagBit) != 0) {
     const auto it = pods_.find(row);
     if (it == pods_.end() || !it->second->manager) return;
@@ -324,6 +329,7 @@ void Shard::node_seen(uint32_t row, const std::string& json, bool deviates) {
   machines_[row].on_node_seen(host(row), json);
   update_facts(row, json);
   look_at_devices(row, json);
+  if (dra_) dra_->node_seen(row, json);
   if (network_) network_->set_schedulable(row, agent::scan_path(json, {"spec", "unschedulable"}) != "true");
 }
 

@@ -27,6 +27,7 @@
 #include "emulator/fleet/identity.h"
 #include "emulator/fleet/ramp.h"
 #include "emulator/fleet/sender.h"
+#include "emulator/fleet/shard_dra.h"
 #include "emulator/fleet/shard_network.h"
 #include "kube/client/certificate_manager.h"
 #include "kube/client/reflector.h"
@@ -38,6 +39,7 @@ struct ShardConfig {
   const FleetNames* names = nullptr;
   std::vector<std::shared_ptr<const agent::NodeClass>> classes;  // by group
   std::shared_ptr<const agent::PodOptions> pods;
+  std::vector<std::shared_ptr<const agent::DraDevices>> dra;  // by group; null: it has no DRA driver
   FleetImages* images = nullptr;  // shared with the other shards; null: pulls are not modelled
   bool run_pods = true;
   bool second_is_primary = false;  // FleetOptions
@@ -151,6 +153,8 @@ class Shard final : private AnswerSink {
   void facts_answered(uint32_t row, const agent::ApiResponse& response);
   void update_facts(uint32_t row, const std::string& node_json);
   void look_at_devices(uint32_t row, const std::string& node_json);
+  void make_dra();
+  void driver_changed(uint32_t row);
   void count_pods(NodePods& pods);
   void make_network();
   void tick_network(TimePoint now);
@@ -193,7 +197,8 @@ class Shard final : private AnswerSink {
   std::vector<PodSlot> pod_slots_;
   std::vector<uint32_t> free_pod_slots_;
   std::unique_ptr<ShardNetwork> network_;
-  std::unique_ptr<Pulls> pulls_;  // null: not modelled; goes after the pods
+  std::unique_ptr<ShardDra> dra_;  // null: no node has a DRA driver
+  std::unique_ptr<Pulls> pulls_;   // null: not modelled; goes after the pods
   std::unordered_map<uint32_t, std::unique_ptr<NodePods>> pods_;
   std::unique_ptr<RowHost> host_;
   Sender sender_;

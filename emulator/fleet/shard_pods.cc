@@ -1,6 +1,8 @@
 // The pods of a shard's nodes, and the watches of nodes that have a connection of their own.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "agent/node/json_scan.h"
 #include "emulator/fleet/node_facts.h"
 #include "emulator/fleet/shard_hosts.h"
@@ -38,6 +40,7 @@ agent::PodManager& Shard::manager_of(uint32_t row, NodePods& pods) {
   if (!pods.facts.object) {
     pods.facts.object = node_facts_object(class_of(row).node_body(identity, SystemClock::instance().wall_now(), {}));
   }
+  if (dra_) pods.facts.driver = dra_->driver_of(row);
   pods.facts.listener = &pods.host;
   pods.manager = agent::PodManager::create(pods.facts, config_.pods, pods.host);
   if (!pods.unhealthy.empty()) pods.manager->set_unhealthy_devices(pods.unhealthy);
@@ -139,6 +142,33 @@ void Shard::look_at_devices(uint32_t row, const std::string& node_json) {
   NodePods& pods = pods_of(row);
   pods.unhealthy = *unhealthy;
   if (pods.manager) pods.manager->set_unhealthy_devices(pods.unhealthy);
+}
+
+void Shard::make_dra() {
+  const auto has = [](const auto& devices) { return devices != nullptr; };
+  if (std::none_of(config_.dra.begin(), config_.dra.end(), has)) return;
+  ShardDraParts parts;
+  parts.names = config_.names;
+  parts.groups = config_.dra;
+  parts.fleet = config_.classes.front()->options().fleet;
+  parts.number = config_.number;
+  parts.count = config_.count;
+  parts.collection = config_.classes.front()->options().full_fidelity;
+  parts.loop = &loop_;
+  parts.rng = &rng_;
+  parts.send = [this](uint32_t row, const agent::ApiRequest& request) { send(row, request); };
+  parts.uid = [this](uint32_t row) { return machines_[row].uid().to_string(); };
+  parts.driver_changed = [this](uint32_t row) { driver_changed(row); };
+  parts.tell_user = [this](uint32_t row, std::string_view text) { say(row, text); };
+  dra_ = std::make_unique<ShardDra>(std::move(parts));
+}
+
+void Shard::driver_changed(uint32_t row) {
+  const auto it = pods_.find(row);
+  if (it == pods_.end() || !it->second->manager) return;
+  it->second->facts.driver = dra_->driver_of(row);
+  it->second->manager->on_driver_changed();
+  count_pods(*it->second);
 }
 
 void Shard::pod_deleted(uint32_t row, const std::string& ns, const std::string& name, const std::string& uid) {

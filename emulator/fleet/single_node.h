@@ -36,6 +36,7 @@ struct SingleNodeOptions {
   // FleetOptions, with the machine's network.
   std::shared_ptr<const ImageModel> images;
   PullMachine machine;
+  std::shared_ptr<const agent::DraDevices> dra;  // FleetGroup
 };
 
 class SingleNode {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "emulator/profile/dra_devices.h"
 #include "emulator/profile/fleet_network.h"
 #include "emulator/profile/image_file.h"
 #include "emulator/profile/vpc_file.h"
@@ -58,6 +59,11 @@ GroupSpec read_group(ObjectReader* reader, const FleetSpec& f) {
     network.finish();
   }
   read_group_images(reader, f, &g);
+  if (reader->has("devices")) {
+    ObjectReader devices = reader->object("devices");
+    if (devices.has("dra")) g.dra = devices.boolean("dra", false);
+    devices.finish();
+  }
   reader->finish();
   return g;
 }
@@ -157,6 +163,11 @@ void read_spec(ObjectReader spec, const TextLoader& load, FleetSpec* f) {
   f->seed = static_cast<uint64_t>(spec.integer("seed", 0, INT64_MAX, 1));
   if (spec.has("events")) f->events = read_events(&spec);
   f->device_plugins = spec.boolean("devicePlugins", false);
+  if (spec.has("devices")) {
+    ObjectReader devices = spec.object("devices");
+    f->dra = devices.boolean("dra", false);
+    devices.finish();
+  }
   f->eviction = read_eviction(&spec);
   f->second_pod_cidr = spec.text("secondPodCIDR");
   f->second_is_primary = spec.one_of("primaryFamily", {"ipv4", "ipv6"}, "ipv4") == "ipv6";
@@ -186,6 +197,17 @@ std::vector<std::string> zones_of(const FleetSpec& f, const GroupSpec& g) {
   if (!g.zones.empty()) return g.zones;
   if (!f.zones.empty()) return f.zones;
   return {f.region + "a", f.region + "b", f.region + "c"};
+}
+
+// Groups without accelerators stay as they are, unless they ask for it themselves.
+Status add_dra(const FleetSpec& f, const GroupSpec& g, const Profile& profile, const std::string& name,
+               FleetGroup* group) {
+  if (!g.dra.value_or(f.dra)) return Status();
+  auto devices = make_dra_devices(profile, group->node);
+  if (!devices.ok()) return g.dra ? devices.error().with_context(name + ": devices.dra") : Status();
+  group->dra = std::move(*devices);
+  remove_plugin_resources(*group->dra, &group->node);
+  return Status();
 }
 
 }  // namespace
@@ -267,12 +289,19 @@ Result<FleetOptions> make_fleet_options(const FleetSpec& spec, const ProfileCata
     network_groups.push_back({name, !g.own_range, *profile, group.node, group.zones, g.overrides.max_pods > 0});
     group.machine = pull_machine(group.node, profile->bandwidth_mbps);
     group.pull = g.pull;
+    GF_RETURN_IF_ERROR(add_dra(spec, g, *profile, name, &group));
     o.groups.push_back(std::move(group));
   }
   if (spec.vpc != nullptr) {
     auto network = make_network_options(*spec.vpc, network_groups);
     if (!network.ok()) return network.error();
     o.network = std::move(network).value();
+  }
+  const auto has_dra = [](const FleetGroup& group) { return group.dra != nullptr; };
+  if (spec.dra && std::none_of(o.groups.begin(), o.groups.end(), has_dra)) {
+    return invalid_argument(
+        "devices.dra: no group has accelerators with a DRA driver: a profile with some, like p5.48xlarge or "
+        "trn2.48xlarge, is expected");
   }
   GF_RETURN_IF_ERROR(check_fleet(o));
   return o;

@@ -28,6 +28,7 @@ struct GroupSpec {
   ProfileOverrides overrides;
   bool own_range = false;           // network {ipam: range}: its pods do not use the fleet's VPC
   std::optional<PullOptions> pull;  // what differs from the fleet's images
+  std::optional<bool> dra;          // unset: as the fleet
 };
 
 // An event is one more write for a node, and an object that stays for an hour: too much of a good thing in large
@@ -48,6 +49,7 @@ struct FleetSpec {
   std::optional<ImageModel> images;  // how they are pulled; unset: by image_rules alone
   bool commands = false;             // agent::PodOptions::commands
   bool device_plugins = false;       // agent::PodOptions
+  bool dra = false;                  // accelerators come from a DRA driver, not from a device plugin
   agent::EvictionRules eviction;
   std::string second_pod_cidr;  // FleetOptions
   bool second_is_primary = false;

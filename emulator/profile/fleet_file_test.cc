@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "emulator/fleet/fleet_images.h"
 
 namespace ghostfleet::emulator {
@@ -246,6 +248,59 @@ Result<FleetOptions> on_network(const std::string& spec, const std::string& ipam
                             "f.yaml", load);
   if (!f.ok()) return f.error();
   return make_fleet_options(*f, *ProfileCatalogue::load(""));
+}
+
+Result<FleetOptions> with_groups(const std::string& spec) {
+  const auto f = parse_fleet_file(
+      "apiVersion: ghostfleet.dev/v1alpha1\nkind: Fleet\nmetadata: {name: d}\nspec:\n" + spec, "f.yaml");
+  if (!f.ok()) return f.error();
+  return make_fleet_options(*f, *ProfileCatalogue::load(""));
+}
+
+bool has_resource(const FleetGroup& group, std::string_view resource) {
+  const auto same = [resource](const auto& r) { return r.first == resource; };
+  return std::any_of(group.node.capacity.begin(), group.node.capacity.end(), same) ||
+         std::any_of(group.node.allocatable.begin(), group.node.allocatable.end(), same);
+}
+
+TEST(FleetFile, AcceleratorsOfADraDriver) {
+  auto o = with_groups(
+      "  devices: {dra: true}\n  groups:\n  - {name: a, count: 1, profile: p5.48xlarge}\n"
+      "  - {name: b, count: 1, profile: trn2.48xlarge}\n  - {name: c, count: 1, profile: m5.large}\n"
+      "  - {name: d, count: 1, profile: p5.48xlarge, devices: {dra: false}}\n"
+      "  - {name: e, count: 1, profile: p4d.24xlarge, capacity: {nvidia.com/gpu: 4}}\n");
+  ASSERT_TRUE(o.ok()) << o.error().message();
+  ASSERT_NE(o->groups[0].dra, nullptr);
+  EXPECT_EQ(o->groups[0].dra->product, "NVIDIA H100 80GB HBM3");
+  EXPECT_EQ(o->groups[0].dra->count, 8u);
+  EXPECT_FALSE(has_resource(o->groups[0], "nvidia.com/gpu"));
+  EXPECT_TRUE(has_resource(o->groups[0], "vpc.amazonaws.com/efa"));
+  ASSERT_NE(o->groups[1].dra, nullptr);
+  EXPECT_EQ(o->groups[1].dra->count, 16u);
+  EXPECT_FALSE(has_resource(o->groups[1], "aws.amazon.com/neuroncore"));
+  EXPECT_EQ(o->groups[2].dra, nullptr);
+  EXPECT_EQ(o->groups[3].dra, nullptr);
+  EXPECT_TRUE(has_resource(o->groups[3], "nvidia.com/gpu"));
+  EXPECT_EQ(o->groups[4].dra->count, 4u);
+  EXPECT_EQ(o->groups[4].dra->product, "NVIDIA A100-SXM4-40GB");
+  o = with_groups("  groups: [{count: 1, profile: p5.48xlarge, devices: {dra: true}}]\n");
+  ASSERT_TRUE(o.ok());
+  EXPECT_NE(o->groups[0].dra, nullptr);
+}
+
+TEST(FleetFile, MistakesInDra) {
+  const auto said = [](const std::string& spec) {
+    const auto o = with_groups(spec);
+    return o.ok() ? std::string() : std::string(o.error().message());
+  };
+  EXPECT_EQ(said("  devices: {dra: true}\n  groups: [{count: 1, profile: m5.large}]\n"),
+            "devices.dra: no group has accelerators with a DRA driver: a profile with some, like p5.48xlarge or "
+            "trn2.48xlarge, is expected");
+  EXPECT_NE(said("  groups: [{name: g, count: 1, profile: m5.large, devices: {dra: true}}]\n")
+                .find("group g: devices.dra: profile m5.large: it has no accelerator with a DRA driver"),
+            std::string::npos);
+  EXPECT_NE(said("  devices: {dra: yes please}\n  groups: [{count: 1, profile: m5.large}]\n").find("spec.devices.dra"),
+            std::string::npos);
 }
 
 TEST(FleetFile, PodsOnANetwork) {

@@ -237,6 +237,11 @@ void FakeCluster::remove_object(const std::string& plural, const std::string& na
   objects_.erase(kNamespace + plural + "/" + name);
 }
 
+void FakeCluster::set_driver(std::shared_ptr<const agent::DraDriver> driver) {
+  facts_.driver = std::move(driver);
+  manager_->on_driver_changed();
+}
+
 void FakeCluster::patch_node(const Json& patch) {
   facts_.object = std::make_shared<const Json>(kube::apply_merge_patch(*facts_.object, patch));
 }

@@ -82,6 +82,7 @@ class FakeCluster final : public agent::Host, public agent::NodeListener {
   void put_object(const std::string& plural, const Json& object);
   void remove_object(const std::string& plural, const std::string& name);
   void patch_node(const Json& patch);  // a merge patch
+  void set_driver(std::shared_ptr<const agent::DraDriver> driver);
   // Answers for the next requests: nullopt leaves it to the cluster.
   std::function<std::optional<agent::ApiResponse>(const agent::ApiRequest&)> intercept;
 

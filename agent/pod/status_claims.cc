@@ -1,0 +1,82 @@
+// Devices of claims in a container's status.
+#include <algorithm>
+
+#include "agent/pod/status_parts.h"
+
+namespace ghostfleet::agent {
+
+namespace {
+
+constexpr std::string_view kHealthNames[] = {"Unknown", "Healthy", "Unhealthy"};
+
+std::string title_of(const std::pair<std::string, std::string>& claim) {
+  return "claim:" + claim.first + (claim.second.empty() ? "" : "/" + claim.second);
+}
+
+// The claim of that entry of the pod's resourceClaims, when it is prepared.
+const ClaimCache::Entry* prepared_claim(const Pod& pod, std::string_view pod_claim, const StatusContext& context) {
+  for (const ClaimRef& ref : pod.claims()->all().refs) {
+    if (ref.pod_claim == pod_claim && !ref.object.empty()) return context.claims->find(pod.ns(), ref.object);
+  }
+  return nullptr;
+}
+
+bool is_wanted(const PreparedDevice& device, std::string_view request) {
+  return request.empty() || device.request.empty() || device.request == request.substr(0, request.find('/'));
+}
+
+DriverKind kind_of(const PreparedDevice& device) {
+  return device.driver == driver_name(DriverKind::kGpu) ? DriverKind::kGpu : DriverKind::kNeuron;
+}
+
+}  // namespace
+
+void for_each_claimed(
+    const Pod& pod, size_t index, const StatusContext& context,
+    const std::function<void(const std::string& title, const std::string& device, const DeviceState& state)>& each) {
+  const ContainerSpec& spec = pod.spec->containers[index];
+  if (spec.init || spec.ephemeral || spec.claims.empty()) return;
+  if (pod.claims() == nullptr || context.claims == nullptr) return;
+  for (const auto& claim : spec.claims) {
+    const ClaimCache::Entry* entry = prepared_claim(pod, claim.first, context);
+    if (entry == nullptr) continue;
+    for (const PreparedDevice& device : entry->devices) {
+      if (!is_wanted(device, claim.second)) continue;
+      const DraDriver* driver = context.node.driver.get();
+      const DeviceState state =
+          driver == nullptr ? DeviceState{DeviceHealth::kUnknown, {}} : driver->state_of(device.device);
+      each(title_of(claim), cdi_device(kind_of(device), device.device), state);
+    }
+  }
+}
+
+void add_claimed(const Pod& pod, size_t index, const StatusContext& context, std::string* out) {
+  std::string last;
+  std::vector<std::string> seen;  // of this title
+  for_each_claimed(pod, index, context, [&](const std::string& title, const std::string& device, const DeviceState& s) {
+    if (title != last) {
+      if (!last.empty()) *out += "]}";
+      if (!out->empty()) *out += ",";
+      *out += "{";
+      add_text("name", title, out);
+      *out += ",\"resources\":[";
+      seen.clear();
+      last = title;
+    }
+    if (std::find(seen.begin(), seen.end(), device) != seen.end()) return;
+    if (!seen.empty()) *out += ",";
+    seen.push_back(device);
+    *out += "{";
+    add_text("health", kHealthNames[static_cast<size_t>(s.health)], out);
+    *out += ",";
+    if (!s.message.empty()) {
+      add_text("message", s.message, out);
+      *out += ",";
+    }
+    add_text("resourceID", device, out);
+    *out += "}";
+  });
+  if (!last.empty()) *out += "]}";
+}
+
+}  // namespace ghostfleet::agent
