@@ -158,9 +158,12 @@ class DeviceManager {
   bool knows(std::string_view resource) const;
 
   // ---- pods
-  // Pods of an earlier agent are still to be told, and no checkpoint says what they hold: admissions wait for
-  // pods_known().
-  void await_pods() { pods_known_ = false; }
+  // Pods of an earlier agent are still to be told: until pods_known() nothing of a checkpoint is given up. Where there
+  // is no checkpoint to say what they hold, admissions wait too.
+  void await_pods(bool hold_admissions) {
+    pods_known_ = false;
+    hold_admissions_ = hold_admissions;
+  }
   void pods_known();
   // OK: its containers hold what they ask for. An error: the message of a kubelet ("requested number of devices
   // unavailable for R. Requested: 2, Available: 1"); nothing is held for long. Inside the call where all its plugins
@@ -196,63 +199,55 @@ class DeviceManager {
   struct Allocation;
   struct PodEntry;
   struct Admission;
+  struct Notes;  // what a call has changed
   struct Alive {};
-  using Indexes = std::vector<uint16_t>;
+  using Indexes = std::vector<uint32_t>;
 
   // plugins (device_manager.cc)
-  Resource* find(std::string_view name);
-  const Resource* find(std::string_view name) const;
-  Resource* by_plugin(PluginId plugin);
+  Resource* find(std::string_view name) const;
+  Resource* by_plugin(PluginId plugin) const;
   Resource& resource_of(std::string_view name);
-  void replace(Resource& resource);
-  void stop(Resource& resource, TimePoint now);
-  void remap(Resource& resource, std::vector<std::string> old_ids);
-  std::vector<std::string> all_ids(const Resource& resource) const;
-  std::string id_of(const Resource& resource, uint32_t index) const;
-  uint64_t numa_of(const Resource& resource, uint32_t index) const;
-  std::optional<uint32_t> index_of(const Resource& resource, std::string_view id) const;
-  uint32_t index_or_extra(Resource& resource, std::string_view id);
-  static uint32_t listed(const Resource& resource);
-  static uint32_t healthy_count(const Resource& resource);
-  static bool is_healthy(const Resource& resource, uint32_t index);
-  bool apply_faults(Resource& resource);
-  bool somebody_holds(const Resource& resource, const DeviceBits& changed) const;
+  void stop(Resource& resource, bool capacity_too, TimePoint now);
+  void apply_faults(Resource& resource, bool restarted) const;
+  void tell(const Notes& notes);
+  template <class Change>
+  void change_list(Resource& resource, Change&& change);
 
   // pods (device_pods.cc)
-  PodEntry* pod_of(std::string_view uid);
-  const PodEntry* pod_of(std::string_view uid) const;
+  PodEntry* pod_of(std::string_view uid) const;
   PodEntry& entry_of(std::string_view uid);
-  void release_ended();
+  bool release_ended();
   void recount();
-  std::vector<std::string> names_of(const std::vector<uint32_t>& indexes) const;
   ContainerDevices view_of(const PodEntry& pod, const Allocation& allocation) const;
-  DeviceIds ids_of(const Allocation& allocation) const;
+  DeviceIds ids_of(const Resource& resource, const Indexes& indexes) const;
   AllocateResponse answer_of(const Allocation& allocation) const;
-  DeviceBits busy_chips(const Resource& resource, bool others_only) const;
-  void take_free(PodEntry& pod, std::string_view container, Resource& resource, uint32_t count);
+  DeviceBits chips_of_others(const Resource& resource) const;
+  void take_free(std::string_view uid, std::string_view container, Resource& resource, uint32_t count);
+  void drop_admission(std::string_view uid);
+  void retry_patient();
 
   // admission (device_admission.cc)
   void pump();
-  void run(Admission& admission);
   bool step(Admission& admission);
-  bool begin_limit(Admission& admission);
-  bool choose(Admission& admission);
-  bool ask_preferred(Admission& admission, DeviceBits available);
-  bool on_preferred(Admission& admission, const Result<DeviceIds>& ids);
-  bool ask_allocate(Admission& admission);
-  bool on_allocated(Admission& admission, Result<AllocateResponse> response);
-  void end_limit(Admission& admission);
-  void end_container(Admission& admission);
+  void begin_limit(Admission& admission);
+  void begin_choice(Admission& admission);
+  void ask_preferred(Admission& admission, const DeviceBits& available);
+  void on_preferred(Admission& admission);
+  void chosen(Admission& admission);
+  void ask_allocate(Admission& admission);
+  void on_allocated(Admission& admission);
+  void next_limit(Admission& admission);
+  static void end_container(Admission& admission, const PodEntry& pod);
   void fail(Admission& admission, std::string message);
   void finish(Status status);
-  void resume(uint64_t call, const std::function<bool(Admission&)>& go_on);
-  void fail_waiting(const Resource& resource, std::string_view message);
-  DeviceBits aligned(const Resource& resource, const DeviceBits& available, uint32_t count) const;
+  void start_over(Admission& admission);
+  void fail_waiting(const Resource& resource, const std::string& message);
+  static DeviceBits aligned(const Resource& resource, const DeviceBits& available, uint32_t count);
 
   std::string node_;
   DeviceListener& listener_;
   TopologyPolicy topology_ = TopologyPolicy::kNone;
-  bool pods_known_ = true, pumping_ = false;
+  bool pods_known_ = true, hold_admissions_ = false, pumping_ = false;
   std::vector<std::unique_ptr<Resource>> resources_;
   std::vector<std::unique_ptr<PodEntry>> pods_;
   std::deque<std::unique_ptr<Admission>> admissions_;  // the first one is worked on

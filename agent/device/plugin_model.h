@@ -35,8 +35,7 @@ struct DeviceChoice {
   DeviceBits available;
   std::vector<uint32_t> must_include;  // part of `available`
   uint32_t size = 0;                   // with those of must_include
-  // Chips of which something is in use, here or through another model of the same hardware.
-  DeviceBits busy_chips;
+  DeviceBits others;                   // chips that other models of the same hardware have given out
 };
 
 class PluginModel {
