@@ -220,7 +220,7 @@ Result<std::vector<uint32_t>> SocketService::indexes_of(const TextList& ids) con
   return out;
 }
 
-// A chip is busy when one of its devices may not be had.
+// What other resources of the hardware have given out is not known here: a kubelet does not tell.
 DeviceChoice SocketService::choice_of(const PreferredRequest& request, const std::vector<uint32_t>& available,
                                       std::vector<uint32_t> must_include) const {
   DeviceChoice choice;
@@ -228,10 +228,6 @@ DeviceChoice SocketService::choice_of(const PreferredRequest& request, const std
   for (const uint32_t index : available) choice.available[index] = true;
   choice.must_include = std::move(must_include);
   choice.size = static_cast<uint32_t>(std::clamp<int64_t>(request.size, 0, model_->count()));
-  choice.busy_chips.resize(model_->chips());
-  for (uint32_t i = 0; i < model_->count(); ++i) {
-    if (!choice.available[i] && !unhealthy_[i]) choice.busy_chips[model_->chip(i)] = true;
-  }
   return choice;
 }
 
