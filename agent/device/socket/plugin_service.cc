@@ -149,6 +149,7 @@ void SocketService::register_now() {
   kubelet_ = RpcClient::create(loop_, client);
   RpcCallOptions call;
   call.timeout = kRegisterTimeout;
+  call.wait_for_ready = true;  // a socket file is there a moment before somebody listens
   kubelet_->call("/v1beta1.Registration/Register", encode_register_request(request), call,
                  [this](const RpcStatus& status, const std::string&) { registration_over(status); });
 }
