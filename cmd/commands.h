@@ -26,6 +26,7 @@ void add_down(CLI::App& app, Runner* run);
 void add_agent(CLI::App& app, Runner* run);
 void add_controlplane(CLI::App& app, Runner* run);
 void add_image(CLI::App& app, Runner* run);
+void add_device_plugin(CLI::App& app, Runner* run);
 void add_status(CLI::App& app, Runner* run);
 void add_profiles(CLI::App& app, Runner* run);
 void add_version(CLI::App& app, Runner* run);

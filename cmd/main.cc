@@ -97,6 +97,7 @@ int run(int argc, char** argv) {
   add_agent(app, &runner);
   add_controlplane(app, &runner);
   add_image(app, &runner);
+  add_device_plugin(app, &runner);
   add_status(app, &runner);
   add_profiles(app, &runner);
   add_version(app, &runner);
