@@ -28,7 +28,7 @@ have_go() {
 # is built anew. Every file that decides what is built is in the hash.
 real_bin_dir() {
   local key
-  key=$(cat "$GF_ROOT/tests/real/go.mod" "$GF_ROOT/tests/real/go.sum" "$GF_ROOT/tests/real/kubelet/main.go" | sha256sum | cut -c1-16)
+  key=$(cat "$GF_ROOT/tests/real/go.mod" "$GF_ROOT/tests/real/go.sum" "$GF_ROOT/tests/real/kubelet/main.go" "$GF_ROOT/tests/real/devicemanager/main.go" | sha256sum | cut -c1-16)
   printf '%s/real/%s\n' "$GF_CACHE" "$key"
 }
 

@@ -255,5 +255,6 @@ tool (
 	k8s.io/kubernetes/cmd/kube-controller-manager
 	k8s.io/kubernetes/cmd/kube-scheduler
 	k8s.io/kubernetes/cmd/kubectl
+	k8s.io/kubernetes/test/images/sample-device-plugin
 	sigs.k8s.io/kwok/cmd/kwok
 )
