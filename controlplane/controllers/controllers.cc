@@ -17,6 +17,7 @@
 #include "controlplane/controllers/namespaces.h"
 #include "controlplane/controllers/node_lifecycle.h"
 #include "controlplane/controllers/replicaset.h"
+#include "controlplane/controllers/resource_claims.h"
 #include "controlplane/controllers/resource_quota.h"
 #include "controlplane/controllers/signing.h"
 #include "controlplane/controllers/statefulset.h"
@@ -78,6 +79,9 @@ const std::vector<Entry>& entries() {
       {"disruption-controller",
        {"/v1/pods", "policy/v1/poddisruptionbudgets"},
        make<controllers::DisruptionController>},
+      {"resourceclaim-controller",
+       {"/v1/pods", "resource.k8s.io/v1/resourceclaims", "resource.k8s.io/v1/resourceclaimtemplates"},
+       make<controllers::ResourceClaimController>},
       {"resourcequota-controller", {"/v1/pods", "/v1/resourcequotas"}, make<controllers::ResourceQuotaController>},
       {"certificatesigningrequest-approving-controller",
        {"certificates.k8s.io/v1/certificatesigningrequests"},
@@ -106,7 +110,6 @@ const std::set<std::string, std::less<>>& idle_names() {
                                                             "ephemeral-volume-controller",
                                                             "legacy-serviceaccount-token-cleaner-controller",
                                                             "validatingadmissionpolicy-status-controller",
-                                                            "resourceclaim-controller",
                                                             "service-cidr-controller",
                                                             "storage-version-migrator-controller",
                                                             "bootstrap-signer-controller",

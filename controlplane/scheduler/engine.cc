@@ -301,6 +301,14 @@ Engine::Placement Engine::place(ClassId id, const std::string& pin) {
   return p;
 }
 
+Engine::Placement Engine::place_if(ClassId id, const std::string& pin, const Filter& filter) {
+  Class& c = *classes_[id];
+  if (pin.empty()) return place_complex(c, id, filter);
+  const Placement p = place_pinned(c, id, pin);
+  const std::string reason = p.node == kNoNode ? std::string() : filter(p.node);
+  return reason.empty() ? p : Placement{kNoNode, summary({{reason, 1}})};
+}
+
 bool Engine::may_fit_now(ClassId id) {
   Class& c = *classes_[id];
   if (!c.infeasible || c.needs.has_pod_rules() || concerns_others(c.needs)) {

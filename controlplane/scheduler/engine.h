@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -55,6 +56,9 @@ class Engine {
   };
   // Where a pod of that class may go now; nothing changes. `pin`: the only node that is allowed.
   Placement place(ClassId id, const std::string& pin);
+  // The same of a pod for whom a node must also pass `filter`, which says why it does not (empty: it does).
+  using Filter = std::function<std::string(NodeId node)>;
+  Placement place_if(ClassId id, const std::string& pin, const Filter& filter);
   // Whether something happened since the class was last found infeasible that may help it.
   bool may_fit_now(ClassId id);
 
@@ -169,7 +173,7 @@ class Engine {
   bool concerns_others(const PodNeeds& needs) const;
   Placement place_pinned(Class& c, ClassId id, const std::string& pin);
   Placement place_simple(Class& c, ClassId id);
-  Placement place_complex(Class& c, ClassId id);
+  Placement place_complex(Class& c, ClassId id, const Filter& filter = {});
   void explain(Class& c, ClassId id);
   std::string summary(const std::map<std::string, int>& reasons) const;
 

@@ -212,7 +212,7 @@ size_t Engine::sample_size() const {
   return std::max<size_t>(100, n * percent / 100);
 }
 
-Engine::Placement Engine::place_complex(Class& c, ClassId id) {
+Engine::Placement Engine::place_complex(Class& c, ClassId id, const Filter& filter) {
   const auto x = prepare(c);
   struct Found {
     NodeId node;
@@ -235,6 +235,8 @@ Engine::Placement Engine::place_complex(Class& c, ClassId id) {
     } else if (!fits(c.needs, node, &why)) {
       for (const std::string& reason : why) ++reasons[reason];
     } else if (std::string reason = check_rules(*x, c, node); !reason.empty()) {
+      ++reasons[reason];
+    } else if (std::string reason = filter ? filter(n) : std::string(); !reason.empty()) {
       ++reasons[reason];
     } else {
       found.push_back({n, static_cast<double>(score(c, id, node, v)), soft_score(*x, c, node)});

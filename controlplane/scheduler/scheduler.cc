@@ -84,19 +84,24 @@ void Scheduler::Impl::start() {
   pods = std::make_unique<KindWatch>(api.store(), pods_resource->store_kind, loop);
   nodes->subscribe([this](const ObjectRef& old, const ObjectRef& now) { on_node(old, now); });
   pods->subscribe([this](const ObjectRef& old, const ObjectRef& now) { on_pod(old, now); });
+  if (claims_resource != nullptr) start_claims();
   if (budgets_resource != nullptr) {
     budgets = std::make_unique<KindWatch>(api.store(), budgets_resource->store_kind, loop);
     budgets->subscribe([this](const ObjectRef& old, const ObjectRef& now) { on_budget(old, now); });
     budgets->when_synced([this] { pods->start(); });
   }
   nodes->when_synced([this] { (budgets != nullptr ? budgets : pods)->start(); });
-  pods->when_synced([this] {
-    ready = true;
-    schedule_run();
-  });
+  pods->when_synced([this] { become_ready(); });
   nodes->start();
   look_at_lease();
   flush_parked();
+}
+
+// Nobody is placed before all is known, least of all who has which devices.
+void Scheduler::Impl::become_ready() {
+  const auto is_there = [](const std::unique_ptr<KindWatch>& watch) { return watch == nullptr || watch->synced(); };
+  ready = pods->synced() && is_there(claims) && is_there(slices) && is_there(device_classes);
+  schedule_run();
 }
 
 void Scheduler::Impl::on_node(const ObjectRef& old, const ObjectRef& now) {
@@ -157,6 +162,9 @@ void Scheduler::Impl::on_pod(const ObjectRef& old, const ObjectRef& now) {
     if (same && !placed && node.empty() && record.state != PodRecord::State::kBackoff && old &&
         json_member(old->json, "spec") == spec && old->labels == now->labels) {
       record.object = now;  // status only, such as the condition we set ourselves
+      if (record.has_claims &&
+          json_at_path(old->json, "status.resourceClaimStatuses") != json_at_path(json, "status.resourceClaimStatuses"))
+        devices_changed();
       if (json_at_path(json, "metadata.deletionTimestamp").empty()) return;
     }
     if (same && placed && node.empty()) return;  // an event from before our own binding
@@ -179,6 +187,8 @@ void Scheduler::Impl::take_in(const ObjectRef& object, std::string_view spec, st
       scheduling::needs_of(*parsed, object->ns(), object->labels, controller_uid(metadata), engine.resources());
   PodRecord record{
       .object = object, .uid = json_text(json_member(metadata, "uid")), .pin = needs.pin, .seen = loop.now()};
+  const kube::JsonArray* claims = kube::get_array(*parsed, "resourceClaims");
+  record.has_claims = claims_resource != nullptr && claims != nullptr && !claims->empty();
   record.never_preempts = kube::get_string(*parsed, "preemptionPolicy") == "Never";
   record.pod_class = engine.class_of(std::move(needs));
   engine.hold(record.pod_class);
@@ -229,16 +239,20 @@ bool Scheduler::Impl::schedule_one(const std::string& key) {
     return false;
   }
   PodRecord& record = it->second;
+  if (record.has_claims) return schedule_with_claims(key, record);
   const Engine::Placement place = engine.place(record.pod_class, record.pin);
   if (place.node == Engine::kNoNode) {
     if (!preempt(key, record, place.message)) park(key, record, place.message);
     return false;
   }
-  engine.assign(record.pod_class, place.node);
-  record.node = place.node;
+  return bind_to(key, record, place.node);
+}
+
+bool Scheduler::Impl::bind_to(const std::string& key, PodRecord& record, Engine::NodeId node) {
+  engine.assign(record.pod_class, node);
+  record.node = node;
   context.warnings.clear();
-  const auto done =
-      api.bind(record.object->ns(), record.object->name(), record.uid, engine.node_name(place.node), context);
+  const auto done = api.bind(record.object->ns(), record.object->name(), record.uid, engine.node_name(node), context);
   if (!done.ok()) {
     refuse(key, record, done.error());
     return false;
@@ -319,6 +333,7 @@ bool Scheduler::Impl::tell_unschedulable(PodRecord& record, const std::string& m
 }
 
 void Scheduler::Impl::arm_wake() {
+  if (!parked_claimants.empty()) devices_changed();
   if (wake_armed || parked.empty()) return;
   wake_armed = true;
   loop.run_after(kRetryParked, [this] {
@@ -388,6 +403,7 @@ Result<std::unique_ptr<Scheduler>> Scheduler::start(Api& api, Options options) {
   raw->pods_resource = api.find("", "v1", "pods");
   raw->nodes_resource = api.find("", "v1", "nodes");
   raw->budgets_resource = api.find("policy", "v1", "poddisruptionbudgets");
+  raw->claims_resource = api.find("resource.k8s.io", "v1", "resourceclaims");
   raw->leases_resource = api.find("coordination.k8s.io", "v1", "leases");
   if (raw->pods_resource == nullptr || raw->nodes_resource == nullptr) {
     return Status(Code::kUnimplemented, "the scheduler needs pods and nodes, which this API server does not serve");

@@ -5,6 +5,7 @@
 
 #include <deque>
 #include <map>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "base/event_loop.h"
 #include "controlplane/informer/event_recorder.h"
 #include "controlplane/informer/kind_watch.h"
+#include "controlplane/scheduler/devices.h"
 #include "controlplane/scheduler/engine.h"
 #include "controlplane/scheduler/scheduler.h"
 
@@ -29,6 +31,7 @@ struct PodRecord {
   enum class State : unsigned char { kQueued, kParked, kBackoff, kAssigned, kNominated } state = State::kQueued;
   bool never_preempts = false;
   size_t victims = 0;  // that it still waits for
+  bool has_claims = false;
   int failures = 0;
   TimePoint seen;
 };
@@ -37,6 +40,7 @@ struct Scheduler::Impl {
   Impl(Api& a, Options o);
 
   void start();
+  void become_ready();
   void on_node(const ObjectRef& old, const ObjectRef& now);
   void on_pod(const ObjectRef& old, const ObjectRef& now);
   void forget(const std::string& key);
@@ -45,6 +49,7 @@ struct Scheduler::Impl {
   void schedule_run();
   void run_slice();
   bool schedule_one(const std::string& key);
+  bool bind_to(const std::string& key, PodRecord& record, scheduling::Engine::NodeId node);
   void park(const std::string& key, PodRecord& record, const std::string& message);
   bool tell_unschedulable(PodRecord& record, const std::string& message, const std::string& nominated);
   void bound(const std::string& key, PodRecord& record);
@@ -61,6 +66,19 @@ struct Scheduler::Impl {
   bool evict(const std::string& victim, const PodRecord& preemptor);
   void victim_left(const std::string& uid);
 
+  // claiming.cc
+  void start_claims();
+  void on_claim(const ObjectRef& old, const ObjectRef& now);
+  void devices_changed();
+  void wake_claimants();
+  bool schedule_with_claims(const std::string& key, PodRecord& record);
+  void park_claimant(const std::string& key, PodRecord& record, const std::string& message);
+  std::string read_claims(const kube::Json& pod, std::vector<kube::Json>* claims) const;
+  bool take_claims(const PodRecord& record, const std::vector<kube::Json>& claims,
+                   const std::vector<kube::Json>& allocations);
+  bool reserve(const PodRecord& record, const kube::Json& claim, const kube::Json* allocation);
+  void give_up_allocation(const PodRecord& record, const std::vector<kube::Json>& claims);
+
   Api& api;
   Options options;
   MetricsRegistry metrics;
@@ -72,7 +90,13 @@ struct Scheduler::Impl {
   const Resource* nodes_resource = nullptr;
   const Resource* leases_resource = nullptr;
   const Resource* budgets_resource = nullptr;  // null: not served
-  std::unique_ptr<KindWatch> nodes, pods, budgets;
+  const Resource* claims_resource = nullptr;   // null: resource.k8s.io is not served
+  std::unique_ptr<KindWatch> nodes, pods, budgets, claims, slices, device_classes;
+  scheduling::DeviceBook devices;
+  std::vector<std::string> parked_claimants;
+  bool claimants_armed = false;
+  // What was tried in vain since something changed last: the class of the pod and what its claims ask for.
+  std::set<std::string> tried_in_vain;
   StringMap<PodRecord> records;
   std::map<int32_t, std::deque<std::string>, std::greater<>> queue;  // by priority
   std::map<scheduling::Engine::ClassId, std::vector<std::string>> parked;
