@@ -185,10 +185,10 @@ bool Scheduler::Impl::schedule_with_claims(const std::string& key, PodRecord& re
   const Engine::Placement place = engine.place_if(record.pod_class, record.pin, filter);
   if (place.node == Engine::kNoNode || !error.empty()) {
     tried_in_vain.insert(signature);
-    give_up_allocation(record, asked);
     park_claimant(
         key, record,
         error.empty() ? place.message : fmt::format("0/{} nodes are available: {}.", engine.node_count(), error));
+    give_up_allocation(record, asked);
     return false;
   }
   if (!take_claims(record, asked, found[place.node])) {

@@ -366,6 +366,7 @@ void Scheduler::Impl::wake_parked() {
 
 void Scheduler::Impl::flush_parked() {
   wake_parked();
+  devices_changed();
   loop.run_after(kFlushParked, [this] { flush_parked(); });
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 
 #include "controlplane/apiserver/api_impl.h"
 #include "tests/support/waits.h"
@@ -169,6 +170,134 @@ TEST_F(SchedulerTest, WhoABudgetSpeaksForStaysWhenAnotherCanLeave) {
   // Who leaves is told after the nomination.
   ASSERT_TRUE(eventually([&] { return !get_string(read("first"), "metadata.deletionTimestamp").empty(); }));
   EXPECT_TRUE(get_string(read("second"), "metadata.deletionTimestamp").empty());
+}
+
+// Claims of devices: a driver "d.io" with two devices on each node.
+class ClaimsTest : public SchedulerTest {
+ protected:
+  ClaimsTest() {
+    make_resource(
+        "deviceclasses", "",
+        R"({"apiVersion":"resource.k8s.io/v1","kind":"DeviceClass","metadata":{"name":"gpu"},"spec":{"selectors":)"
+        R"([{"cel":{"expression":"device.driver == 'd.io'"}}]}})");
+  }
+  void make_resource(std::string_view plural, std::string_view ns, const std::string& text) {
+    auto object = kube::parse_json(text);
+    ASSERT_TRUE(object.ok()) << object.error().to_string();
+    auto made = api_.create(*api_.find("resource.k8s.io", "v1", plural), ns, std::move(*object), ctx_);
+    ASSERT_TRUE(made.ok()) << made.error().message;
+  }
+  void slice(const std::string& node) {
+    make_resource("resourceslices", "",
+                  R"({"apiVersion":"resource.k8s.io/v1","kind":"ResourceSlice","metadata":{"name":"s-)" + node +
+                      R"("},"spec":{"driver":"d.io","nodeName":")" + node + R"(","pool":{"name":")" + node +
+                      R"(","generation":1,"resourceSliceCount":1},"devices":[{"name":"g0"},{"name":"g1"}]}})");
+  }
+  void claim(const std::string& name, int count = 1) {
+    make_resource("resourceclaims", "t",
+                  R"({"apiVersion":"resource.k8s.io/v1","kind":"ResourceClaim","metadata":{"name":")" + name +
+                      R"("},"spec":{"devices":{"requests":[{"name":"r","exactly":{"deviceClassName":"gpu","count":)" +
+                      std::to_string(count) + "}}]}}}");
+  }
+  void claimant(const std::string& name, const std::string& claim, const std::string& more = "") {
+    pod(name, "100m", R"(,"resourceClaims":[{"name":"c","resourceClaimName":")" + claim + "\"}]" + more);
+  }
+  Json read_claim(const std::string& name) {
+    const ObjectRef object =
+        api_.store().get(api_.find("resource.k8s.io", "v1", "resourceclaims")->store_kind, "t/" + name);
+    return object ? std::move(*kube::parse_json(object->json)) : Json();
+  }
+  size_t devices_of(const std::string& name) {
+    const Json claim = read_claim(name);
+    const kube::JsonArray* results = kube::get_array(claim, "status.allocation.devices.results");
+    return results == nullptr ? 0 : results->size();
+  }
+};
+
+TEST_F(ClaimsTest, AClaimIsAllocatedReservedAndBound) {
+  start();
+  node("n1");
+  node("n2");
+  slice("n2");
+  claim("a", 2);
+  claimant("p", "a");
+  ASSERT_TRUE(eventually([&] { return node_of("p") == "n2"; })) << refusal("p");
+  const Json a = read_claim("a");
+  EXPECT_EQ(devices_of("a"), 2u);
+  EXPECT_EQ(get_string(kube::get_array(a, "status.reservedFor")->at(0), "uid"), get_string(read("p"), "metadata.uid"));
+  EXPECT_EQ(kube::get_array(a, "metadata.finalizers")->at(0).get_string(), "resource.kubernetes.io/delete-protection");
+  claimant("q", "a");
+  ASSERT_TRUE(eventually([&] { return node_of("q") == "n2"; })) << "a claim is shared where it is";
+  EXPECT_EQ(kube::get_array(read_claim("a"), "status.reservedFor")->size(), 2u);
+}
+
+TEST_F(ClaimsTest, AtMostAsManyAsThereAreDevices) {
+  for (int n = 0; n < 3; ++n) node("n" + std::to_string(n), "8");
+  for (int n = 0; n < 3; ++n) slice("n" + std::to_string(n));
+  for (int i = 0; i < 8; ++i) {
+    claim("c" + std::to_string(i));
+    claimant("p" + std::to_string(i), "c" + std::to_string(i));
+  }
+  start();
+  const auto count = [&](const auto& test) {
+    int n = 0;
+    for (int i = 0; i < 8; ++i) n += test("p" + std::to_string(i)) ? 1 : 0;
+    return n;
+  };
+  const auto placed = [&](const std::string& p) { return !node_of(p).empty(); };
+  const auto refused = [&](const std::string& p) { return !refusal(p).empty(); };
+  ASSERT_TRUE(eventually([&] { return count(placed) == 6 && count(refused) == 2; }));
+  std::set<std::string> given;
+  for (int i = 0; i < 8; ++i) {
+    const Json c = read_claim("c" + std::to_string(i));
+    const kube::JsonArray* results = kube::get_array(c, "status.allocation.devices.results");
+    if (results == nullptr) continue;
+    given.insert(std::string(get_string(results->at(0), "pool")) + std::string(get_string(results->at(0), "device")));
+  }
+  EXPECT_EQ(given.size(), 6u) << "no device is given twice";
+  for (int i = 0; i < 8; ++i) {
+    const std::string name = "p" + std::to_string(i);
+    if (refused(name)) {
+      EXPECT_EQ(refusal(name), "0/3 nodes are available: 3 cannot allocate all claims.");
+    }
+  }
+  node("n3", "8");
+  slice("n3");
+  EXPECT_TRUE(eventually([&] { return count(placed) == 8; })) << "who waits goes on when devices come";
+}
+
+TEST_F(ClaimsTest, WaitsForWhatIsMissing) {
+  start();
+  node("n1");
+  slice("n1");
+  claimant("p", "later");
+  ASSERT_TRUE(eventually([&] { return !refusal("p").empty(); }));
+  EXPECT_EQ(refusal("p"), "0/1 nodes are available: resourceclaim \"later\" not found.");
+  claim("later");
+  EXPECT_TRUE(eventually([&] { return node_of("p") == "n1"; }));
+}
+
+TEST_F(ClaimsTest, AnAllocationThatHoldsItsOnlyPodBackIsGivenUp) {
+  node("n1", "1");
+  node("n2", "4");
+  slice("n1");
+  slice("n2");
+  claim("a");
+  // As left by a scheduler that died: on a node where the pod does not fit.
+  (void)api_.modify(
+      *api_.find("resource.k8s.io", "v1", "resourceclaims"), "t", "a", "status",
+      [](Json& live) -> kube::ApiResult<bool> {
+        kube::set_path(
+            live, "status.allocation",
+            *kube::parse_json(R"({"devices":{"results":[{"request":"r","driver":"d.io","pool":"n1","device":"g0"}]},)"
+                              R"("nodeSelector":{"nodeSelectorTerms":[{"matchFields":[{"key":"metadata.name",)"
+                              R"("operator":"In","values":["n1"]}]}]}})"));
+        return true;
+      },
+      ctx_);
+  pod("p", "2", R"(,"resourceClaims":[{"name":"c","resourceClaimName":"a"}])");
+  start();
+  EXPECT_TRUE(eventually([&] { return node_of("p") == "n2"; })) << refusal("p");
 }
 
 }  // namespace
