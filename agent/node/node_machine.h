@@ -123,8 +123,8 @@ class NodeMachine {
   // What only full fidelity keeps.
   struct Extra {
     struct SentEvent {
-      std::string name;
-      NodeEventText text;
+      uint64_t text = 0;  // a hash: of the same reason and message
+      int64_t name = 0;   // the moment its name tells
       int count = 1;
     };
     std::vector<SentEvent> sent;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "agent/node/node_requests.h"
+#include "base/hash.h"
 
 namespace ghostfleet::agent {
 namespace {
@@ -40,19 +41,22 @@ void NodeMachine::event(NodeHost& host, std::string_view reason, std::string mes
     host.event_dropped(EventDrop::kQueueFull);
     return;
   }
+  const uint64_t key = hash_text(text.message, hash_text(text.reason));
   for (Extra::SentEvent& sent : extra_->sent) {
-    if (sent.text.reason != text.reason || sent.text.message != text.message) continue;
+    if (sent.text != key) continue;
     ++sent.count;
-    ApiRequest patch{Verb::kPatch,   BodyType::kStrategicMergePatch,           Priority::kNormal,
-                     kTagEvent,      fmt::format("{}/{}", kEvents, sent.name), repeat_patch(text, sent.count, now),
+    const std::string name = event_name(node, {sent.name});
+    ApiRequest patch{Verb::kPatch,   BodyType::kStrategicMergePatch,      Priority::kNormal,
+                     kTagEvent,      fmt::format("{}/{}", kEvents, name), repeat_patch(text, sent.count, now),
                      kRequestTimeout};
     extra_->queue.push_back(std::move(patch));
     return pump_events(host);
   }
   // Two events of one nanosecond would have one name.
-  std::string name = event_name(node, {now.ns + static_cast<int64_t>(extra_->sent.size())});
+  const int64_t moment = now.ns + static_cast<int64_t>(extra_->sent.size());
+  const std::string name = event_name(node, {moment});
   extra_->queue.push_back(post_request(kTagEvent, std::string(kEvents), node_class.event_body(node, text, name, now)));
-  extra_->sent.push_back({std::move(name), std::move(text), 1});
+  extra_->sent.push_back({key, moment, 1});
   pump_events(host);
 }
 
@@ -81,6 +85,7 @@ void NodeMachine::event_answered(NodeHost& host, const ApiResponse& r) {
     return;
   }
   extra_->queue.erase(extra_->queue.begin());
+  if (extra_->queue.empty()) std::vector<ApiRequest>().swap(extra_->queue);
   pump_events(host);
 }
 

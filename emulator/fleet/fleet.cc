@@ -281,7 +281,7 @@ Status RunningFleet::begin() {
   auto http = kube::make_http_options(options_.client, &prefix);
   if (!http.ok()) return http.error();
   http->max_connections = per_node ? kConnectionsOfANode : options_.connections_per_shard;
-  http->one_pool = per_node;
+  http->one_pool = http->frugal = per_node;
   make_shards(*http, prefix);
   if (!per_node) make_hub(*http, prefix, *existing);
   GF_RETURN_IF_ERROR(start_node_server(options_.client));

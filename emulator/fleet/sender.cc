@@ -14,7 +14,8 @@ using kube::http::HeaderList;
 using kube::http::Lane;
 
 constexpr Duration kSkewCheckEvery = std::chrono::seconds(10);
-constexpr size_t kKeptBody = 4096;  // capacity a pooled call keeps for its next answer
+constexpr size_t kKeptBody = 4096;    // capacity a pooled call keeps for its next answer
+constexpr size_t kKeptBodies = 1024;  // pooled calls that keep it
 
 std::string_view method_name(agent::Verb verb) {
   static constexpr std::string_view kNames[] = {"GET", "POST", "PUT", "PATCH", "DELETE"};
@@ -205,7 +206,7 @@ void Sender::finished(Call& call, int status, Duration retry_after) {
   if (status == 401) call.client->authorization_refused();
   sink_.on_measured(latency, status == 429 || status == 503);
   sink_.on_answer(call.row, call.tag, {status, call.body, retry_after});
-  if (call.body.capacity() > kKeptBody) std::string().swap(call.body);
+  if (call.body.capacity() > kKeptBody || free_.size() >= kKeptBodies) std::string().swap(call.body);
   const bool status_lane = call.status_lane;
   free_.push_back(&call);
   if (status_lane) status_ended(status == 429 || status >= 500);

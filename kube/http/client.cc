@@ -119,6 +119,7 @@ PooledClient::PooledClient(EventLoop& loop, HttpClientOptions options)
   config_.scheme = options_.use_tls ? "https" : "http";
   config_.authority = authority_of(options_);
   config_.default_headers = options_.default_headers;
+  if (options_.frugal) config_.header_table_bytes = 0;
   config_.max_streams = std::max<uint32_t>(1, options_.max_streams_per_connection);
   redial_timer_ = context_->acquire_timer(this, kRedialCookie);
 }
@@ -154,7 +155,8 @@ ClientCall* PooledClient::find(CallId id) {
 
 void PooledClient::recycle(ClientCall* call) {
   call->where = ClientCall::Where::kFree;
-  if (call->memory.capacity() > kKeptMemory) std::string().swap(call->memory);
+  if (options_.frugal || call->memory.capacity() > kKeptMemory) std::string().swap(call->memory);
+  if (options_.frugal) std::vector<std::pair<uint32_t, uint32_t>>().swap(call->header_sizes);
   call->connection = nullptr;
   ++call->generation;
   free_.push_back(call);
@@ -400,7 +402,7 @@ void PooledClient::on_timer(uint64_t cookie) {
 
 void PooledClient::on_head(ClientCall* call, int status, const HeaderList& headers) {
   // What is answered has been sent: an open watch of a node keeps no text of its request.
-  if (options_.one_pool && call->body_size == 0 && call->connection->http2()) std::string().swap(call->memory);
+  if (options_.frugal && call->body_size == 0 && call->connection->http2()) std::string().swap(call->memory);
   call->handler->on_head(call->id(), status, headers);
 }
 

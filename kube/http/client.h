@@ -98,6 +98,9 @@ struct HttpClientOptions {
   // Long-lived and short calls share connections, and another one is made only when all streams are taken, as in a
   // kubelet.
   bool one_pool = false;
+  // Little memory counts for more than little work: the server may not refer to headers of earlier answers (HTTP/2's
+  // table of headers, 8 KB a connection), and slots keep no memory between calls.
+  bool frugal = false;
   uint32_t max_streams_per_connection = 1000;  // and never more than the server's SETTINGS allow
   Duration connect_timeout = std::chrono::seconds(30);
   Duration ping_after_idle = std::chrono::seconds(30);  // 0: never (gRPC servers cut who pings often)

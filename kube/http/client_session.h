@@ -14,6 +14,7 @@
 
 #include "base/status.h"
 #include "kube/http/client.h"
+#include "kube/http/hpack.h"
 #include "kube/http/message.h"
 
 namespace ghostfleet::kube::http {
@@ -42,6 +43,9 @@ struct ClientCall {
   int32_t stream = 0;
   uint32_t body_sent = 0;
   bool head_seen = false, ended = false;
+  uint32_t unacked = 0;     // HTTP/2: bytes received that are not granted again
+  int64_t send_window = 0;  // HTTP/2: bytes that the server takes
+  int64_t body_left = -1;   // HTTP/2: of the answer, by its content-length; -1: it names none
 
   ClientCall *prev = nullptr, *next = nullptr;  // of the lane or the connection
 
@@ -105,6 +109,7 @@ struct ClientSessionConfig {
   std::string authority;
   HeaderList default_headers;
   uint32_t max_streams = 1000;
+  uint32_t header_table_bytes = kDefaultHeaderTable;  // HTTP/2: that the server's headers may take here
 };
 
 std::unique_ptr<ClientSession> make_h1_client_session(const ClientSessionConfig* config, ClientSessionEvents* events);

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <vector>
+#include <iterator>
 
 #include "kube/http/lazy_blocks.h"
 
@@ -15,18 +15,13 @@ namespace ghostfleet::kube::http {
 struct FrameMemory {
   static constexpr size_t kLeast = 16 * 1024;
 
-  static void* allocate(size_t size, void* user) {
+  static void* allocate(size_t size, void*) {
     if (size < kLeast || size > LazyBlocks::kBytes) return std::malloc(size);
     void* block = LazyBlocks::take();
-    if (block == nullptr) return std::malloc(size);
-    auto& core = *static_cast<H2Core*>(user);
-    if (core.frames_ == nullptr) core.frames_ = block;
-    return block;
+    return block == nullptr ? std::malloc(size) : block;
   }
-  static void release(void* p, void* user) {
+  static void release(void* p, void*) {
     if (!LazyBlocks::owns(p)) return std::free(p);
-    auto& core = *static_cast<H2Core*>(user);
-    if (core.frames_ == p) core.frames_ = nullptr;
     LazyBlocks::give_back(p);
   }
   static void* zeroed(size_t count, size_t size, void*) { return std::calloc(count, size); }
@@ -43,36 +38,26 @@ struct FrameMemory {
 
 H2Core::~H2Core() { nghttp2_session_del(session_); }
 
-void H2Core::open(bool server, nghttp2_session_callbacks* callbacks, void* owner) {
-  server_ = server;
-  nghttp2_mem memory{this, FrameMemory::allocate, FrameMemory::release, FrameMemory::zeroed, FrameMemory::resize};
+void H2Core::open(nghttp2_session_callbacks* callbacks, void* owner) {
+  nghttp2_mem memory{nullptr, FrameMemory::allocate, FrameMemory::release, FrameMemory::zeroed, FrameMemory::resize};
   nghttp2_option* option = nullptr;
   nghttp2_option_new(&option);
   nghttp2_option_set_no_auto_window_update(option, 1);
   nghttp2_option_set_no_closed_streams(option, 1);
   nghttp2_option_set_stream_reset_rate_limit(option, kResetBurst, kResetRate);
-  if (server) {
-    nghttp2_session_server_new3(&session_, callbacks, owner, option, &memory);
-  } else {
-    nghttp2_option_set_peer_max_concurrent_streams(option, 100);
-    nghttp2_session_client_new3(&session_, callbacks, owner, option, &memory);
-  }
+  nghttp2_session_server_new3(&session_, callbacks, owner, option, &memory);
   nghttp2_option_del(option);
   nghttp2_session_callbacks_del(callbacks);
 }
 
 void H2Core::announce(uint32_t max_streams, uint32_t stream_window, uint32_t connection_window,
-                      uint32_t max_header_bytes, bool server) {
-  std::vector<nghttp2_settings_entry> settings = {
+                      uint32_t max_header_bytes) {
+  const nghttp2_settings_entry settings[] = {
       {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, stream_window},
       {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, max_header_bytes},
+      {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, max_streams},
   };
-  if (server) {
-    settings.push_back({NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, max_streams});
-  } else {
-    settings.push_back({NGHTTP2_SETTINGS_ENABLE_PUSH, 0});
-  }
-  nghttp2_submit_settings(session_, NGHTTP2_FLAG_NONE, settings.data(), settings.size());
+  nghttp2_submit_settings(session_, NGHTTP2_FLAG_NONE, settings, std::size(settings));
   nghttp2_session_set_local_window_size(session_, NGHTTP2_FLAG_NONE, 0, static_cast<int32_t>(connection_window));
 }
 
@@ -83,17 +68,10 @@ Status H2Core::feed(std::string_view bytes) {
 }
 
 void H2Core::pull(std::string* out, size_t limit) {
-  ssize_t largest = 0;
   while (out->size() < limit) {
     const uint8_t* data = nullptr;
     const ssize_t n = nghttp2_session_mem_send(session_, &data);
-    if (n <= 0) {
-      // Everything has left the frame buffer. A client's large request (a Node at its registration) is rare.
-      const bool wide = !server_ && frames_ != nullptr && largest > static_cast<ssize_t>(LazyBlocks::kPage) / 2;
-      if (wide) LazyBlocks::trim(frames_);
-      return;
-    }
-    largest = std::max(largest, n);
+    if (n <= 0) return;
     out->append(reinterpret_cast<const char*>(data), static_cast<size_t>(n));
   }
 }

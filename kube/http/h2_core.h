@@ -1,5 +1,5 @@
-// H2Core: what both sides of HTTP/2 have in common: an nghttp2 session with our settings, fed and pulled without a
-// socket.
+// H2Core: an nghttp2 session of a server with our settings, fed and pulled without a socket. (The client's side has its
+// own framing: h2_client.cc.)
 //
 // Settings that matter: closed streams are not kept (295 KB a connection otherwise), window updates are ours (nothing
 // is granted that was not consumed), and streams reset faster than kResetRate end the connection (rapid reset,
@@ -29,10 +29,9 @@ class H2Core {
   H2Core& operator=(const H2Core&) = delete;
 
   // `callbacks` are taken and freed. `owner` is handed to them.
-  void open(bool server, nghttp2_session_callbacks* callbacks, void* owner);
+  void open(nghttp2_session_callbacks* callbacks, void* owner);
   // Our SETTINGS and the connection's window.
-  void announce(uint32_t max_streams, uint32_t stream_window, uint32_t connection_window, uint32_t max_header_bytes,
-                bool server);
+  void announce(uint32_t max_streams, uint32_t stream_window, uint32_t connection_window, uint32_t max_header_bytes);
   Status feed(std::string_view bytes);
   void pull(std::string* out, size_t limit);
   bool finished() const;
@@ -42,10 +41,7 @@ class H2Core {
   nghttp2_session* session() const { return session_; }
 
  private:
-  friend struct FrameMemory;
   nghttp2_session* session_ = nullptr;
-  void* frames_ = nullptr;  // the session's frame buffer, when it is a lazy block
-  bool server_ = false;
 };
 
 // "REFUSED_STREAM", "INTERNAL_ERROR".

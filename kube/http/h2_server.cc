@@ -174,10 +174,9 @@ struct Callbacks {
 
 H2ServerSession::H2ServerSession(const Limits& limits, ServerSessionEvents* events, TimePoint now, bool stream_bodies)
     : limits_(limits), stream_bodies_(stream_bodies), events_(events), now_(now), last_input_(now), frame_since_(now) {
-  core_.open(true, Callbacks::make(stream_bodies), this);
+  core_.open(Callbacks::make(stream_bodies), this);
   // The list's size as HTTP/2 counts it has 32 bytes more a header than our limit, which nghttp2 only announces.
-  core_.announce(limits.max_streams, kStreamWindow, kConnectionWindow, static_cast<uint32_t>(limits.max_header_bytes),
-                 true);
+  core_.announce(limits.max_streams, kStreamWindow, kConnectionWindow, static_cast<uint32_t>(limits.max_header_bytes));
 }
 
 H2ServerSession::~H2ServerSession() = default;

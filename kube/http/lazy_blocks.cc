@@ -57,6 +57,4 @@ void LazyBlocks::give_back(void* block) {
   a.free.push_back(static_cast<uint32_t>(static_cast<size_t>(static_cast<char*>(block) - a.begin) / kBytes));
 }
 
-void LazyBlocks::trim(void* block) { ::madvise(static_cast<char*>(block) + kPage, kBytes - kPage, MADV_DONTNEED); }
-
 }  // namespace ghostfleet::kube::http

@@ -12,13 +12,10 @@ namespace ghostfleet::kube::http {
 class LazyBlocks {
  public:
   static constexpr size_t kBytes = 20 * 1024;
-  static constexpr size_t kPage = 4096;
 
   static void* take();
   static bool owns(const void* block);
   static void give_back(void* block);
-  // Forgets what is written beyond the first page, and lets go of the memory.
-  static void trim(void* block);
 };
 
 }  // namespace ghostfleet::kube::http

@@ -151,6 +151,7 @@ Result<std::shared_ptr<const TlsContext>> TlsContext::client(const TlsClientConf
   impl.server_name = config.server_name;
   impl.alpn_wire = alpn_wire_form(config.alpn);
   SSL_CTX_set_verify(impl.ctx, config.insecure ? SSL_VERIFY_NONE : SSL_VERIFY_PEER, nullptr);
+  impl.certificates.serve(impl.ctx);
   if (!config.ca_pem.empty()) {
     GF_RETURN_IF_ERROR(trust(impl.ctx, config.ca_pem, "certificate authority", false));
   } else if (!config.insecure) {

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/status.h"
+#include "kube/http/certificate_pool.h"
 #include "kube/http/tls.h"
 
 struct ssl_ctx_st;
@@ -14,6 +15,7 @@ struct x509_st;
 namespace ghostfleet::kube::http {
 
 struct TlsContext::Impl {
+  CertificatePool certificates;  // of servers
   ssl_ctx_st* ctx = nullptr;
   bool insecure = false;
   bool bad_client_is_none = false;
