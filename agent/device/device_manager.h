@@ -184,6 +184,7 @@ class DeviceManager {
   AllocateResponse response_of(std::string_view uid, std::string_view container) const;
   // Why its program would not start with them; empty: it does.
   std::string start_failure(std::string_view uid, std::string_view container) const;
+  bool needs_pre_start(std::string_view uid, std::string_view container) const;
   // Called before each creation of the container. Inside the call when no plugin asks for it.
   void pre_start(std::string_view uid, std::string_view container, std::function<void(Status)> done);
   // All that plugins list now, by resource; pod_uid and container are empty.

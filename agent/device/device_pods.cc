@@ -254,6 +254,14 @@ std::string DeviceManager::start_failure(std::string_view uid, std::string_view 
   return {};
 }
 
+bool DeviceManager::needs_pre_start(std::string_view uid, std::string_view container) const {
+  const PodEntry* pod = pod_of(uid);
+  if (pod == nullptr) return false;
+  return std::any_of(pod->allocations.begin(), pod->allocations.end(), [container](const Allocation& a) {
+    return a.container == container && a.resource->options.pre_start && a.resource->plugin != nullptr;
+  });
+}
+
 void DeviceManager::pre_start(std::string_view uid, std::string_view container, std::function<void(Status)> done) {
   struct Waiting {
     std::function<void(Status)> done;

@@ -242,6 +242,17 @@ bool is_extended_resource(std::string_view name) {
   return domain != "kubernetes.io" && !domain.ends_with(".kubernetes.io");
 }
 
+std::string device_patch(const std::vector<DeviceCount>& counts) {
+  std::string capacity;
+  std::string allocatable;
+  for (const DeviceCount& c : counts) {
+    capacity += fmt::format(R"({}"{}":"{}")", capacity.empty() ? "" : ",", c.resource, c.capacity);
+    allocatable += fmt::format(R"({}"{}":"{}")", allocatable.empty() ? "" : ",", c.resource, c.allocatable);
+  }
+  if (counts.empty()) return {};
+  return fmt::format(R"({{"status":{{"allocatable":{{{}}},"capacity":{{{}}}}}}})", allocatable, capacity);
+}
+
 std::string NodeClass::device_patch() const {
   const auto devices = [](const StringPairs& from) {
     std::string out;

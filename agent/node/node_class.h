@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "agent/device/device_manager.h"
 #include "agent/node/node_template.h"
 #include "agent/node/node_uid.h"
 #include "base/clock.h"
@@ -107,6 +108,9 @@ class NodeClass {
 
 // The labels a kubelet itself keeps right on an existing node, for the keys it has a value for, with places unfilled.
 StringPairs default_labels(const NodeTemplate& node_template);
+
+// The status patch that makes a Node show these; empty: there are none.
+std::string device_patch(const std::vector<DeviceCount>& counts);
 
 // A resource that devices give: its name has a domain, which is not Kubernetes' own.
 bool is_extended_resource(std::string_view name);

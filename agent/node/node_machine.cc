@@ -127,12 +127,16 @@ bool NodeMachine::look_at_existing(NodeHost& host, std::string_view node_json, b
   const std::string own_boot_id = fill_places(node_class.node_template().boot_id, host.identity());
   if (!boot_id.empty() && boot_id != own_boot_id) {
     event(host, "Rebooted", "Node " + host.name() + " has been rebooted, boot id: " + own_boot_id, true);
+    host.rebooted();
   }
   const Duration delay = node_class.options().device_plugin_delay;
   const bool zero = delay >= Duration(0) && !zeroed_;
   *patch = reconcile_patch(*node, node_class, host.identity(), host.wall_now(),
                            {.ready = ready, .zero_devices = zero, .pressure = pressure_, .images = host.images()});
-  if (zero) host.arm(kDeviceTimer, host.now() + delay);
+  if (zero) {
+    host.plugins_awaited();
+    host.arm(kDeviceTimer, host.now() + delay);
+  }
   zeroed_ = zeroed_ || zero;
   return true;
 }
@@ -294,10 +298,21 @@ void NodeMachine::come_back(NodeHost& host, std::string_view node_json) {
   send_status(host, std::move(patch));
 }
 
-// The plugins of the template's devices register again after a restart without checkpoint.
+// The plugins of the template's devices register again after a restart without checkpoint; or a write of what they told
+// has failed.
 void NodeMachine::register_devices(NodeHost& host) {
-  std::string patch = host.node_class().device_patch();
-  if (patch.empty() || !registered()) return;
+  host.plugins_start();
+  devices_changed(host);
+}
+
+void NodeMachine::devices_changed(NodeHost& host) {
+  if (!registered()) return;
+  const auto counts = host.device_counts();
+  send_devices(host, counts ? device_patch(*counts) : host.node_class().device_patch());
+}
+
+void NodeMachine::send_devices(NodeHost& host, std::string patch) {
+  if (patch.empty()) return;
   host.send({Verb::kPatch, BodyType::kStrategicMergePatch, Priority::kStatus, kTagDevices,
              NodeClass::node_path(host.name()) + "/status?timeout=10s", std::move(patch), kHeartbeatTimeout});
 }

@@ -13,11 +13,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "agent/actions.h"
+#include "agent/device/device_manager.h"
 #include "agent/node/node_class.h"
 #include "agent/node/node_template.h"
 #include "agent/node/node_uid.h"
@@ -53,6 +55,13 @@ class NodeHost : public Host {
   virtual void found_existing(std::string_view /*node_json*/) {}
   // The images on the node's disk, as the JSON list of its status; empty: those of the template.
   virtual std::string images() { return {}; }
+  // What device plugins tell, as its device manager counts it; nothing: as the template says.
+  virtual std::optional<std::vector<DeviceCount>> device_counts() { return std::nullopt; }
+  // The extended resources of an existing Node were set to 0: plugins start again after the delay, and then have.
+  virtual void plugins_awaited() {}
+  virtual void plugins_start() {}
+  // An existing Node has another boot id than ours: the machine was started anew, and its pods with it.
+  virtual void rebooted() {}
 };
 
 // What a watch or a list says of a node, as far as a machine cares.
@@ -102,10 +111,10 @@ class NodeMachine {
   // What the node is short of (bit = NodeCondition), as whoever watches its pods has found. Written at the next tick of
   // the status.
   void set_pressure(NodeHost& host, unsigned pressure);
-  // So many devices of these resources are unhealthy: the allocatable of the Node, as it is now, is brought to the
-  // rest.
-  void report_devices(NodeHost& host, const std::vector<std::pair<std::string, uint32_t>>& unhealthy,
-                      std::string_view node_json);
+  // What plugins list has changed: capacity and allocatable follow at once.
+  void devices_changed(NodeHost& host);
+  // Capacity and allocatable of the Node, as it is now, are brought to these counts.
+  void report_devices(NodeHost& host, const std::vector<DeviceCount>& counts, std::string_view node_json);
   // A pod is about to be evicted to win back this resource ("memory").
   void reclaiming(NodeHost& host, std::string_view resource);
   // The images on the disk are others now: the Node tells them after a while, as a kubelet's does.
@@ -151,6 +160,8 @@ class NodeMachine {
   void come_back(NodeHost& host, std::string_view node_json);
   void register_devices(NodeHost& host);
   void devices_registered(NodeHost& host, const ApiResponse& r);
+  void send_devices(NodeHost& host, std::string patch);
+  void follow_capacity(NodeHost& host, std::string_view node_json);
   void note_pod_cidr(NodeHost& host, std::string_view node_json);
   void not_ours(NodeHost& host, std::string_view why);
 

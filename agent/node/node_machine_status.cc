@@ -1,4 +1,6 @@
 // Status: heartbeat patches, and what a watch tells of the node.
+#include <algorithm>
+
 #include "agent/node/node_reconcile.h"
 #include "agent/node/node_requests.h"
 
@@ -49,6 +51,7 @@ void NodeMachine::on_node_seen(NodeHost& host, std::string_view node_json) {
   }
   note_pod_cidr(host, node_json);
   if (view.version < status_version_ || phase_ != Phase::kRunning) return;
+  follow_capacity(host, node_json);
   const bool waited = dirty_ != 0 || reread_;
   dirty_ |= static_cast<uint8_t>(view.unhealthy ^ pressure_);
   reread_ = reread_ || view.labels_differ;
@@ -120,26 +123,39 @@ void NodeMachine::set_pressure(NodeHost& host, unsigned pressure) {
   host.arm(kWorkTimer, host.now() + host.rng().between(Duration(0), host.node_class().options().status_period));
 }
 
-void NodeMachine::report_devices(NodeHost& host, const std::vector<std::pair<std::string, uint32_t>>& unhealthy,
-                                 std::string_view node_json) {
+void NodeMachine::report_devices(NodeHost& host, const std::vector<DeviceCount>& counts, std::string_view node_json) {
   if (!registered() || scan_version(node_json) < status_version_) return;
-  const std::string_view have = scan_path(node_json, {"status", "allocatable"});
-  std::string patch;
-  for (const auto& [name, quantity] : host.node_class().allocatable()) {
-    int64_t healthy = 0;
-    const auto [end, error] = std::from_chars(quantity.data(), quantity.data() + quantity.size(), healthy);
-    if (!is_extended_resource(name) || error != std::errc() || end != quantity.data() + quantity.size()) continue;
-    for (const auto& [resource, count] : unhealthy) {
-      if (resource == name) healthy = std::max<int64_t>(healthy - count, 0);
-    }
-    const std::string wanted = std::to_string(healthy);
-    if (scan_string(scan_member(have, name)) == wanted) continue;
-    patch += (patch.empty() ? "\"" : ",\"") + name + "\":\"" + wanted + "\"";
+  const std::string_view capacity = scan_path(node_json, {"status", "capacity"});
+  const std::string_view allocatable = scan_path(node_json, {"status", "allocatable"});
+  std::vector<DeviceCount> differ;
+  for (const DeviceCount& count : counts) {
+    const bool same = scan_string(scan_member(capacity, count.resource)) == std::to_string(count.capacity) &&
+                      scan_string(scan_member(allocatable, count.resource)) == std::to_string(count.allocatable);
+    if (!same) differ.push_back(count);
   }
-  if (patch.empty()) return;
-  host.send({Verb::kPatch, BodyType::kStrategicMergePatch, Priority::kStatus, kTagDevices,
-             NodeClass::node_path(host.name()) + "/status?timeout=10s", R"({"status":{"allocatable":{)" + patch + "}}}",
-             kHeartbeatTimeout});
+  send_devices(host, device_patch(differ));
+}
+
+// A resource that somebody gave the Node by hand has no plugin behind it: what is there can be had, as a kubelet says
+// with its next status.
+void NodeMachine::follow_capacity(NodeHost& host, std::string_view node_json) {
+  const StringPairs& own = host.node_class().node_template().capacity;
+  const std::string_view allocatable = scan_path(node_json, {"status", "allocatable"});
+  ObjectScan capacity(scan_path(node_json, {"status", "capacity"}));
+  std::string_view name;
+  std::string_view quantity;
+  const auto counts = host.device_counts();
+  const auto is_counted = [&](std::string_view resource) {
+    return counts && std::any_of(counts->begin(), counts->end(), [&](const auto& c) { return c.resource == resource; });
+  };
+  std::string patch;
+  while (capacity.next(&name, &quantity)) {
+    const bool ours = std::any_of(own.begin(), own.end(), [&](const auto& pair) { return pair.first == name; });
+    if (ours || !is_extended_resource(name) || scan_member(allocatable, name) == quantity) continue;
+    if (is_counted(name)) continue;
+    patch += (patch.empty() ? "\"" : ",\"") + std::string(name) + "\":" + std::string(quantity);
+  }
+  if (!patch.empty()) send_devices(host, R"({"status":{"allocatable":{)" + patch + "}}}");
 }
 
 void NodeMachine::reclaiming(NodeHost& host, std::string_view resource) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 
+#include "agent/node/node_requests.h"
 #include "kube/api/json.h"
 #include "kube/api/kinds.h"
 #include "kube/api/patch.h"
@@ -53,6 +54,7 @@ class FakeApi final : public NodeHost {
   void heartbeat_failed() override { ++heartbeat_failures; }
   void found_existing(std::string_view json) override { found.emplace_back(json); }
   std::string images() override { return images_on_disk; }
+  std::optional<std::vector<DeviceCount>> device_counts() override { return counts; }
 
   bool noticed(NodeNotice what) const {
     return std::any_of(notices.begin(), notices.end(), [what](const auto& n) { return n.first == what; });
@@ -120,6 +122,7 @@ class FakeApi final : public NodeHost {
   // Answers instead of the API when it gives a status.
   std::function<std::optional<ApiResponse>(const ApiRequest&)> fault;
   int renewals = 0, heartbeat_failures = 0;
+  std::optional<std::vector<DeviceCount>> counts;
   std::string images_on_disk;
   std::vector<std::string> found;
   Duration worst_lateness{0};
@@ -553,17 +556,49 @@ TEST(NodeMachine, UnhealthyDevicesAreNotAllocatable) {
   const auto gpus = [&](const char* list) {
     return std::string(kube::find_key(*kube::find_path(*api.node(), list), "nvidia.com/gpu")->get_string());
   };
-  m.report_devices(api, {{"nvidia.com/gpu", 3}}, kube::to_json(*api.node()));
+  m.report_devices(api, {{"nvidia.com/gpu", 8, 5}}, kube::to_json(*api.node()));
   api.run(m, seconds(1));
   EXPECT_EQ(gpus("status.allocatable"), "5");
   EXPECT_EQ(gpus("status.capacity"), "8");
   const auto writes = api.patches.size();
-  m.report_devices(api, {{"nvidia.com/gpu", 3}}, kube::to_json(*api.node()));
+  m.report_devices(api, {{"nvidia.com/gpu", 8, 5}}, kube::to_json(*api.node()));
   api.run(m, seconds(1));
   EXPECT_EQ(api.patches.size(), writes);
   m.report_devices(api, {}, kube::to_json(*api.node()));
   api.run(m, seconds(1));
+  EXPECT_EQ(api.patches.size(), writes);
+  m.report_devices(api, {{"nvidia.com/gpu", 0, 0}}, kube::to_json(*api.node()));
+  api.run(m, seconds(1));
+  EXPECT_EQ(gpus("status.capacity"), "0");
+  api.counts = {{"nvidia.com/gpu", 8, 8}};
+  bool refused = false;
+  api.fault = [&](const ApiRequest& r) -> std::optional<ApiResponse> {
+    if (r.tag == kTagDevices && !std::exchange(refused, true)) return ApiResponse{500, {}, {}};
+    return std::nullopt;
+  };
+  m.devices_changed(api);
+  api.run(m, seconds(1));
+  EXPECT_EQ(gpus("status.allocatable"), "0");
+  api.run(m, seconds(11));  // the write is tried again
   EXPECT_EQ(gpus("status.allocatable"), "8");
+}
+
+TEST(NodeMachine, AllocatableFollowsACapacityThatSomebodyGaveTheNode) {
+  FakeApi api;
+  NodeMachine m;
+  m.start(api);
+  api.run(m, seconds(5));
+  for (const char* amount : {"4", "6"}) {
+    kube::ensure_object(*api.node(), "status.capacity")["example.test/dongle"] = amount;
+    api.stamp(*api.node());
+    m.on_node_seen(api, kube::to_json(*api.node()));
+    api.run(m, seconds(10));
+    EXPECT_EQ(api.node()->at("status").at("allocatable").at("example.test/dongle"), amount);
+    const auto writes = api.patches.size();
+    m.on_node_seen(api, kube::to_json(*api.node()));
+    api.run(m, seconds(1));
+    EXPECT_EQ(api.patches.size(), writes);
+  }
 }
 
 TEST(NodeMachine, ALabelSomebodyTookAwayComesBack) {

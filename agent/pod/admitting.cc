@@ -16,19 +16,17 @@ void Manager::accept(Pod& pod, const Json& json) {
 }
 
 void Manager::judge(Pod& pod, const Json& json, bool node_is_fresh) {
-  const std::shared_ptr<const Json> node = node_.object;
-  if (pressure() == 0) {
-    if (const std::string why = take_devices(pod); !why.empty()) {
-      reject(pod, "UnexpectedAdmissionError", "Allocate failed due to " + why + ", which is unexpected");
-      return;
-    }
-  }
+  if (pressure() == 0 && wants_devices(pod)) return take_devices(pod, json, node_is_fresh);
+  judge_rest(pod, json, node_is_fresh);
+}
+
+void Manager::judge_rest(Pod& pod, const Json& json, bool node_is_fresh) {
+  const std::shared_ptr<const Json> node = node_for(pod);
   auto bad = admit(json, *pod.spec, node.get(), node_.name, templates_beside(pod), is_static(pod) ? 0 : pressure());
   if (!bad) {
     begin_life(pod);
     return;
   }
-  give_back_devices(pod);
   if (bad->reason == "NodeAffinity" && !node_is_fresh) {
     // Perhaps the node's labels changed a moment ago.
     pod.work = Work::kAdmitting;
@@ -79,6 +77,7 @@ void Manager::begin_life(Pod& pod) {
 }
 
 void Manager::reject(Pod& pod, std::string reason, const std::string& message) {
+  give_back_devices(pod);
   tell(pod, true, reason, message);
   pod.more().reason = std::move(reason);
   pod.more().message = "Pod was rejected: " + message;

@@ -40,6 +40,7 @@ Ended read_end(const Json& terminated, uint32_t attempt) {
   end.code = static_cast<int32_t>(std::clamp<int64_t>(get_int(terminated, "exitCode"), INT32_MIN, INT32_MAX));
   end.located = !get_string(terminated, "containerID").empty();
   end.reset = get_string(terminated, "reason") == kResetReason;
+  end.at_boot = get_string(terminated, "reason") == kBootReason;
   end.attempt = attempt;
   return end;
 }
@@ -99,7 +100,36 @@ void Manager::adopt_address(Pod& pod, const Json& json) {
   if (all != nullptr && all->size() > 1) pod.more().second_ip = get_string((*all)[1], "ip");
 }
 
+// A runtime that finds a container without its process has lost its exit code.
+void Manager::end_at_boot(ContainerRun& run) const {
+  const Ended end{.started = run.now.started_at,
+                  .finished = host_.wall_now(),
+                  .code = 255,
+                  .known = true,
+                  .at_boot = true,
+                  .attempt = run.now.attempt};
+  run.now.state = RunState::kExited;
+  run.now.started = run.now.ready = false;
+  run.now.end = end;
+  run.ended_at = host_.now();
+}
+
 void Manager::adopt_container(Pod& pod, size_t index, const Json& status) {
+  adopt_run(pod, index, status);
+  adopt_devices(pod, index, status);
+  const ContainerSpec& spec = pod.spec->containers[index];
+  ContainerRun& run = pod.runs[index];
+  if (run.now.state != RunState::kAbsent) images_.adopt(spec.image, host_.now());
+  run.image_hash = static_cast<uint32_t>(hash_text(spec.image));
+  run.ended_at = host_.now() - (host_.wall_now() - run.now.end.finished);
+  const std::string id(get_string(status, "containerID"));
+  if (!id.empty() && id != container_id(pod, index, run.now.attempt, options_->runtime_name)) {
+    pod.more().container_ids.resize(pod.runs.size());
+    pod.more().container_ids[index] = {run.now.attempt, id};
+  }
+}
+
+void Manager::adopt_run(Pod& pod, size_t index, const Json& status) {
   const ContainerSpec& spec = pod.spec->containers[index];
   ContainerRun& run = pod.runs[index];
   run.now.attempt = static_cast<uint32_t>(std::clamp<int64_t>(get_int(status, "restartCount"), 0, 1000000000));
@@ -111,6 +141,11 @@ void Manager::adopt_container(Pod& pod, size_t index, const Json& status) {
     run.now.started_at = read_time(*running, "startedAt");
     run.now.started = get_bool(status, "started");
     run.now.ready = get_bool(status, "ready");
+    pod.ever_started |= !spec.init && !spec.ephemeral;
+    if (node_.rebooted) {
+      end_at_boot(run);
+      return;
+    }
     const Duration age = host_.wall_now() - run.now.started_at;
     draw_script(pod, index);
     const Script& script = script_of(pod, index);
@@ -118,7 +153,6 @@ void Manager::adopt_container(Pod& pod, size_t index, const Json& status) {
       run.exit_code = script.exit_of(run.now.attempt);
       run.exit_due = host_.now() + std::max(script.after_of(run.now.attempt) - age, Duration(0));
     }
-    pod.ever_started |= !spec.init && !spec.ephemeral;
   } else if (const Json* terminated = kube::find_path(status, "state.terminated")) {
     run.now.state = RunState::kExited;
     run.now.end = read_end(*terminated, run.now.attempt);
@@ -130,15 +164,6 @@ void Manager::adopt_container(Pod& pod, size_t index, const Json& status) {
     run.now.end.attempt = run.now.attempt;
     run.now.last = {};
     pod.ever_started |= !spec.init && !spec.ephemeral;
-  }
-  adopt_devices(pod, index, status);
-  if (run.now.state != RunState::kAbsent) images_.adopt(spec.image, host_.now());
-  run.image_hash = static_cast<uint32_t>(hash_text(spec.image));
-  run.ended_at = host_.now() - (host_.wall_now() - run.now.end.finished);
-  const std::string id(get_string(status, "containerID"));
-  if (!id.empty() && id != container_id(pod, index, run.now.attempt, options_->runtime_name)) {
-    pod.more().container_ids.resize(pod.runs.size());
-    pod.more().container_ids[index] = {run.now.attempt, id};
   }
 }
 
@@ -158,17 +183,18 @@ void Manager::adopt(Pod& pod, const Json& json) {
     pod.conditions[type] = {get_string(*c, "status") == "True", true, ConditionReason::kNone,
                             read_time(*c, "lastTransitionTime").seconds()};
   }
-  pod.sandbox = created || pod.conditions[kReadyToStart].status;
-  pod.mounted = pod.sandbox;
   pod.scheduled_by_other = pod.conditions[kScheduled].set;
-  adopt_address(pod, json);
-  if (pod.sandbox && !needs_network(pod)) take_number(pod);
-  if (pod.sandbox) adopt_claims(pod, json);
   if (get_string(json, "status.phase") == "Running") {
     pod.shown = pod.acked = Phase::kRunning;
     ++running_;
   }
   pod.probe_base = host_.now();
+  if (node_.rebooted) return begin_again(pod, json);
+  pod.sandbox = created || pod.conditions[kReadyToStart].status;
+  pod.mounted = pod.sandbox;
+  adopt_address(pod, json);
+  if (pod.sandbox && !needs_network(pod)) take_number(pod);
+  if (pod.sandbox) adopt_claims(pod, json);
   for (size_t i = 0; i < pod.runs.size(); ++i) {
     if (pod.runs[i].now.state == RunState::kRunning) begin_probing(pod, i);
   }
@@ -181,6 +207,15 @@ void Manager::adopt(Pod& pod, const Json& json) {
   if (!full() && find_drift(pod, json) == 0 && pod.work == Work::kNone) {
     assume_sent(pod, context());
     pod.dirty = false;
+  }
+}
+
+// The machine was started anew: the pod is admitted as if it were new, and has to be made anew.
+void Manager::begin_again(Pod& pod, const Json& json) {
+  if (pod.deleting || kube::find_path(json, "metadata.deletionTimestamp") != nullptr) {
+    compute_status(pod, host_.wall_now());
+  } else {
+    judge(pod, json, !full());
   }
 }
 

@@ -95,7 +95,7 @@ void Manager::remove(Pod& pod) {
   if (pod.acked == Phase::kRunning) --running_;
   if (is_terminal(pod.acked)) --finished_;
   free_ip(pod);
-  give_back_devices(pod);
+  if (node_.devices != nullptr) node_.devices->forget(pod.uid());
   forget_claims(pod);
   forget_events(pod);
   --count_;
@@ -234,7 +234,7 @@ void Manager::take_deletion(Pod& pod, const Json& json) {
 void Manager::stop_when_possible(Pod& pod) {
   const Work w = pod.work;
   const bool busy = w == Work::kPulling || w == Work::kStarting || w == Work::kKilling || w == Work::kHook ||
-                    w == Work::kHookStop || w == Work::kFetching;
+                    w == Work::kHookStop || w == Work::kFetching || w == Work::kPreparing;
   if (busy) {
     pod.stop_pending = true;
   } else if (w == Work::kMounting && all_mounted(pod)) {

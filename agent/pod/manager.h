@@ -37,7 +37,7 @@ class Manager final : public PodManager {
   void on_pod_text(std::string_view pod) override;
   void on_pod_deleted(std::string_view ns, std::string_view name, std::string_view uid) override;
   void set_static_pods(std::vector<StaticManifest> manifests) override;
-  void set_unhealthy_devices(const UnhealthyDevices& unhealthy) override;
+  void on_devices_changed() override;
   void on_driver_changed() override;
   void on_response(Tag tag, const ApiResponse& response) override;
   void on_timer(Tag tag) override;
@@ -82,6 +82,7 @@ class Manager final : public PodManager {
   void stop_when_possible(Pod& pod);
   void accept(Pod& pod, const kube::Json& json);
   void judge(Pod& pod, const kube::Json& json, bool node_is_fresh);
+  void judge_rest(Pod& pod, const kube::Json& json, bool node_is_fresh);
   void tell_problems(Pod& pod);
   void begin_life(Pod& pod);
   void on_fresh_node(Pod& pod, const ApiResponse& response);
@@ -95,12 +96,15 @@ class Manager final : public PodManager {
   void take_number(Pod& pod);
   void free_ip(Pod& pod);
   bool full() const { return options_->full_fidelity; }
-  StatusContext context() const { return {node_, *options_, devices_.get(), claims_.get()}; }
+  StatusContext context() const { return {node_, *options_, claims_.get()}; }
 
   // adopting.cc
   void adopt(Pod& pod, const kube::Json& json);
   void adopt_finished(Pod& pod, Phase phase);
   void adopt_container(Pod& pod, size_t index, const kube::Json& status);
+  void adopt_run(Pod& pod, size_t index, const kube::Json& status);
+  void end_at_boot(ContainerRun& run) const;
+  void begin_again(Pod& pod, const kube::Json& json);
   void adopt_address(Pod& pod, const kube::Json& json);
   void read_conditions(Pod& pod, const kube::Json& json);
   uint8_t find_drift(const Pod& pod, const kube::Json& json) const;
@@ -246,8 +250,14 @@ class Manager final : public PodManager {
   void evict_for(const Starved& starved);
 
   // holding.cc
-  std::string take_devices(Pod& pod);
-  void give_back_devices(Pod& pod);
+  bool wants_devices(const Pod& pod) const;
+  static ContainerDemand demand_of(const Pod& pod, size_t index);
+  void take_devices(Pod& pod, const kube::Json& json, bool node_is_fresh);
+  void devices_taken(Pod& pod, const kube::Json& json, bool node_is_fresh, const Status& status);
+  std::shared_ptr<const kube::Json> node_for(const Pod& pod) const;
+  void give_back_devices(const Pod& pod);
+  Start prepare_devices(Pod& pod, size_t index);
+  void devices_prepared(Pod& pod, size_t index, const Status& status, bool inside);
   void adopt_devices(Pod& pod, size_t index, const kube::Json& status);
 
   // mirroring.cc
@@ -350,8 +360,9 @@ class Manager final : public PodManager {
   std::vector<bool> ips_;                            // given out
   std::vector<std::pair<std::string, Wake>> wakes_;  // by uid
   std::unique_ptr<Monitoring> monitoring_;
-  std::unique_ptr<DeviceTable> devices_;  // once a pod asks for some
-  std::unique_ptr<ClaimCache> claims_;    // once a pod has one
+  // Expires with this object: answers of device plugins may come later.
+  std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);
+  std::unique_ptr<ClaimCache> claims_;  // once a pod has one
   std::vector<StrangeMirror> strange_mirrors_;
   std::vector<kube::Json> waiting_static_;  // until an earlier one of their name is gone
   // A kubelet's eventRecordQPS and eventBurst; client-go's flow control lets a write wait its turn.

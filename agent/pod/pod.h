@@ -38,8 +38,9 @@ enum class Work : unsigned char {
   kStarting,
   kPulling,
   kFetching,
-  kHook,      // a postStart hook runs
-  kHookStop,  // it failed, and its container is stopped
+  kPreparing,  // device plugins are told of a container that starts
+  kHook,       // a postStart hook runs
+  kHookStop,   // it failed, and its container is stopped
   kKilling
 };
 // Ended: by its deadline, an eviction or another writer.
@@ -58,16 +59,18 @@ enum class Why : unsigned char {
   kNotRoot,
   kPostStartHook,
   kCrashLoop,
-  kRestartingAll
+  kRestartingAll,
+  kNotPrepared  // a device plugin's PreStartContainer failed
 };
 
 // One attempt that ended.
 struct Ended {
   WallTime started, finished;
   int32_t code = 0;
-  bool known = false;   // there was such an attempt
-  bool located = true;  // false: a container that never ran when its pod was stopped
-  bool reset = false;   // taken away because all containers start afresh
+  bool known = false;    // there was such an attempt
+  bool located = true;   // false: a container that never ran when its pod was stopped
+  bool reset = false;    // taken away because all containers start afresh
+  bool at_boot = false;  // it ran when the machine was started anew
   uint32_t attempt = 0;
 };
 
@@ -116,6 +119,7 @@ struct ContainerRun {
   bool must_restart = false;   // stopped in this pass to be started again
   bool image_ready = false;    // pulled in this pass
   bool objects_ready = false;  // fetched in this pass
+  bool devices_ready = false;  // told in this pass
   Backoff backoff, image_backoff;
   TimePoint pull_began, pull_failed_at;
   std::unique_ptr<Probing> probing;       // while it runs, when it has probes
@@ -238,14 +242,6 @@ struct Mirror {
   TimePoint retry = kNever;
 };
 
-// Devices that a container holds.
-struct HeldDevices {
-  uint32_t container = 0;
-  std::string resource;
-  std::vector<uint32_t> indexes;  // of the node's devices of that resource
-  bool given_back = false;
-};
-
 // What few pods need.
 struct Extras {
   // Attempts taken over from an earlier agent, and their ids, by container; an empty id is one we would make up too.
@@ -263,10 +259,9 @@ struct Extras {
   std::vector<std::string> victims;        // uids of the pods that make room for it
   std::unique_ptr<kube::Json> json;        // while its admission waits for the node's newest object
   std::unique_ptr<VolumeLook> volumes;
-  std::vector<HeldDevices> devices;
   std::unique_ptr<PodClaims> claims;
   std::unique_ptr<Mirror> mirror;
-  std::vector<std::pair<uint32_t, std::string>> pull_errors;  // of the last pull that failed, by container
+  std::vector<std::pair<uint32_t, std::string>> pull_errors;  // of the last try that failed, by container
 
   void set_pull_error(uint32_t container, std::string error) {
     std::erase_if(pull_errors, [container](const auto& one) { return one.first == container; });

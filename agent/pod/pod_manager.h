@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "agent/actions.h"
+#include "agent/device/device_manager.h"
 #include "agent/dra/devices.h"
-#include "agent/pod/device_table.h"
 #include "agent/pod/image_puller.h"
 #include "agent/pod/pod_view.h"
 #include "agent/pod/pressure.h"
@@ -114,6 +114,11 @@ struct NodeFacts {
   // Where addresses of pods come from; null: pod_ip computes as many as are asked for.
   PodNetwork* network = nullptr;
   ImagePuller* puller = nullptr;  // null: images come by the rules of PodOptions
+  // Who gives devices of plugins to containers; null: extended resources are numbers.
+  DeviceManager* devices = nullptr;
+  // The machine was started anew since the pods' statuses were written: nothing of theirs runs, and each is admitted
+  // again.
+  bool rebooted = false;
   // The DRA driver of the node; null: there is none. After a change: PodManager::on_driver_changed.
   std::shared_ptr<const DraDriver> driver;
 };
@@ -133,8 +138,8 @@ class PodManager {
   // The static pods, all of them: those that are there and not named any more are ended. Manifests that make no sense
   // are to be refused before (make_static_pod).
   virtual void set_static_pods(std::vector<StaticManifest> manifests) = 0;
-  // All devices that are Unhealthy now; the status of the pods that hold them follows.
-  virtual void set_unhealthy_devices(const UnhealthyDevices& unhealthy) = 0;
+  // The health of devices of NodeFacts::devices is another one now, or who holds them.
+  virtual void on_devices_changed() = 0;
   // NodeFacts::driver is another one: the health of devices that pods hold by claims may have changed.
   virtual void on_driver_changed() = 0;
   virtual void on_response(Tag tag, const ApiResponse& response) = 0;

@@ -70,6 +70,9 @@ PodView Manager::view_of(const Pod& pod) const {
     v.containers.push_back(container_view(pod, i, *options_));
     v.containers.back().probes = tallies_of(pod, i);
     v.containers.back().use = use_of(pod, i);
+    if (node_.devices == nullptr || pod.spec->containers[i].devices.empty()) continue;
+    v.containers.back().devices = node_.devices->held(pod.uid(), pod.spec->containers[i].name);
+    v.containers.back().given = node_.devices->response_of(pod.uid(), pod.spec->containers[i].name);
   }
   for (size_t i = 0; i < pod.spec->empty_dirs.size(); ++i)
     v.volumes.push_back({pod.spec->empty_dirs[i].name, volume_use(pod, i)});

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "agent/behavior/behavior.h"
+#include "agent/device/device_manager.h"
 #include "agent/pod/pressure.h"
 #include "agent/pod/probe_tally.h"
 #include "base/clock.h"
@@ -35,10 +36,12 @@ struct ContainerView {
   AttemptView current;         // the newest attempt, running or ended
   AttemptView previous;        // the one before
   Script script;
-  std::string resources;  // {"limits":{...},"requests":{...}}, "{}" when none
-  std::string id;         // "containerd://..." of the newest attempt; empty: never created
-  ProbeTallies probes;    // of all attempts
-  ResourceUse use;        // now, as the node's eviction counts it; nothing while it does not run
+  std::string resources;                  // {"limits":{...},"requests":{...}}, "{}" when none
+  std::string id;                         // "containerd://..." of the newest attempt; empty: never created
+  ProbeTallies probes;                    // of all attempts
+  std::vector<ContainerDevices> devices;  // of device plugins, that it holds
+  AllocateResponse given;                 // what their plugins say it needs for them
+  ResourceUse use;                        // now, as the node's eviction counts it; nothing while it does not run
 };
 
 // An emptyDir volume as its node has measured it last.

@@ -6,6 +6,11 @@
 
 namespace ghostfleet::agent {
 
+namespace {
+// Until a program has found out that it cannot use its devices.
+constexpr Duration kBadDevicesTake = std::chrono::seconds(1);
+}  // namespace
+
 Duration Manager::error_delay() { return host_.rng().between(std::chrono::seconds(10), std::chrono::seconds(15)); }
 
 Manager::Start Manager::fail(Pod& pod, size_t index, Why why, Duration delay, uint8_t detail) {
@@ -28,6 +33,7 @@ Manager::Start Manager::start(Pod& pod, size_t index) {
     tell(pod, true, "Failed", "Error: " + not_root_failure(pod, index), static_cast<int>(index));
     return fail(pod, index, Why::kNotRoot, error_delay());
   }
+  if (const Start devices = prepare_devices(pod, index); devices != Start::kStarted) return devices;
   create_container(pod, index);
   return begin_post_start(pod, index) ? Start::kBusy : Start::kStarted;
 }
@@ -210,6 +216,11 @@ void Manager::create_container(Pod& pod, size_t index) {
   if (!script.exits.empty() && script.exit_of(line) != kRunsOn) {
     run.exit_due = host_.now() + script.after_of(line);
     run.exit_code = script.exit_of(line);
+  }
+  if (node_.devices != nullptr && !spec.devices.empty() &&
+      !node_.devices->start_failure(pod.uid(), spec.name).empty()) {
+    run.exit_due = host_.now() + kBadDevicesTake;
+    run.exit_code = 1;
   }
   run.made_of.reset();
   run.image_hash = static_cast<uint32_t>(hash_text(spec.image));

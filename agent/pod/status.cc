@@ -332,6 +332,7 @@ std::string waiting_reason(Why why) {
     case Why::kInvalidImageName: return "InvalidImageName";
     case Why::kConfigError:
     case Why::kNoKey:
+    case Why::kNotPrepared:
     case Why::kNotRoot: return "CreateContainerConfigError";
     case Why::kPostStartHook: return "PostStartHookError";
     case Why::kCrashLoop: return "CrashLoopBackOff";
@@ -394,6 +395,7 @@ std::string waiting_message(const Pod& pod, size_t index) {
   }
   if (look.why == Why::kInvalidImageName) return bad_image_name(spec.image);
   if (look.why == Why::kNotRoot) return not_root_failure(pod, index);
+  if (look.why == Why::kNotPrepared) return pod.extras != nullptr ? pod.extras->pull_error(index) : std::string();
   if (look.why == Why::kPostStartHook) return post_start_failure(pod, index);
   if (look.why == Why::kRestartingAll) return std::string(kResetMessage);
   if (look.why == Why::kCrashLoop) {

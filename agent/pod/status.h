@@ -15,6 +15,7 @@ namespace ghostfleet::agent {
 inline constexpr std::string_view kDeadlineMessage = "Pod was active on the node longer than the specified deadline";
 inline constexpr std::string_view kLostMessage = "The container could not be located when the pod was terminated";
 inline constexpr std::string_view kResetReason = "RestartingAllContainers";
+inline constexpr std::string_view kBootReason = "Unknown";
 inline constexpr std::string_view kResetMessage = "The container is removed because RestartAllContainers in place";
 
 // Whether a container that ended runs again by its own rules.
@@ -51,7 +52,6 @@ std::string second_pod_ip(const Pod& pod, const NodeFacts& node);
 struct StatusContext {
   const NodeFacts& node;
   const PodOptions& options;
-  const DeviceTable* devices = nullptr;
   const ClaimCache* claims = nullptr;
 };
 

@@ -27,6 +27,7 @@ void add_ended(const Pod& pod, size_t index, const Ended& end, const StatusConte
   add_text("reason",
            end.reset       ? kResetReason
            : !end.located  ? "ContainerStatusUnknown"
+           : end.at_boot   ? kBootReason
            : end.code == 0 ? "Completed"
                            : "Error",
            out);
@@ -63,18 +64,18 @@ void add_mounts(const Pod& pod, const std::string& mounts, std::string* out) {
 }
 
 void add_held(const Pod& pod, size_t index, const StatusContext& context, std::string* out) {
-  if (pod.extras == nullptr || context.devices == nullptr) return;
-  for (const HeldDevices& held : pod.extras->devices) {
-    if (held.container != index) continue;
+  const ContainerSpec& spec = pod.spec->containers[index];
+  if (context.node.devices == nullptr || spec.devices.empty() || spec.init || spec.ephemeral) return;
+  for (const ContainerDevices& held : context.node.devices->held(pod.uid(), spec.name)) {
     if (!out->empty()) *out += ",";
     *out += "{";
     add_text("name", held.resource, out);
     *out += ",\"resources\":[";
-    for (const uint32_t i : held.indexes) {
+    for (const HeldDevice& device : held.devices) {
       if (out->back() != '[') *out += ",";
       *out += "{\"health\":";
-      *out += context.devices->healthy(held.resource, i) ? "\"Healthy\"," : "\"Unhealthy\",";
-      add_text("resourceID", device_id(context.node.name, held.resource, i), out);
+      *out += device.healthy ? "\"Healthy\"," : "\"Unhealthy\",";
+      add_text("resourceID", device.id, out);
       *out += "}";
     }
     *out += "]}";

@@ -128,6 +128,7 @@ void add_piece(const Pod& pod, int piece, bool first_time, const StatusContext& 
 uint64_t hash_end(uint64_t h, const Ended& end) {
   h = hash_mix(h, static_cast<uint64_t>(end.code) << 2 | (end.known ? 2 : 0) | (end.located ? 1 : 0));
   if (end.reset) h = hash_mix(h, 1);
+  if (end.at_boot) h = hash_mix(h, 2);
   return hash_mix(hash_mix(h, static_cast<uint64_t>(end.started.seconds())),
                   static_cast<uint64_t>(end.finished.seconds()));
 }
@@ -151,11 +152,9 @@ uint64_t hash_devices(const Pod& pod, const StatusContext& context, uint64_t h) 
     h = hash_text(state.message, hash_mix(hash_text(device, h), static_cast<uint64_t>(state.health)));
   };
   for (size_t i = pod.spec->init_count; i < pod.spec->regular_end(); ++i) for_each_claimed(pod, i, context, add_claim);
-  if (pod.extras == nullptr || context.devices == nullptr) return h;
-  for (const HeldDevices& held : pod.extras->devices) {
-    for (const uint32_t i : held.indexes) {
-      h = hash_mix(h, static_cast<uint64_t>(i) << 1 | (context.devices->healthy(held.resource, i) ? 1 : 0));
-    }
+  for (size_t i = pod.spec->init_count; context.node.devices != nullptr && i < pod.spec->regular_end(); ++i) {
+    const ContainerSpec& spec = pod.spec->containers[i];
+    if (!spec.devices.empty()) h = hash_mix(h, context.node.devices->look_of(pod.uid(), spec.name));
   }
   return h;
 }

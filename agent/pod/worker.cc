@@ -353,6 +353,7 @@ void Manager::work_done(Pod& pod) {
     case Work::kAdmitting: admission_goes_on(pod); return;
     case Work::kClaiming:
     case Work::kFetching:
+    case Work::kPreparing:
     case Work::kNone: return;
   }
 }

@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "agent/pod/device_table.h"
+#include "agent/device/plugin_model.h"
 #include "emulator/fleet/fake_api.h"
 #include "emulator/fleet/fleet.h"
 #include "emulator/fleet/remove.h"
@@ -71,7 +71,7 @@ TEST(DraFleet, EveryNodePublishesItsDevices) {
     ASSERT_TRUE(object.has_value());
     EXPECT_EQ(get_string(get_array(s, "metadata.ownerReferences")->at(0), "uid"), get_string(*object, "metadata.uid"));
     EXPECT_EQ(get_string(get_array(s, "spec.devices")->at(3), "attributes.uuid.string"),
-              agent::device_id(node, "nvidia.com/gpu", 3));
+              agent::device_uuid("GPU-", node, "nvidia.com/gpu", 3));
   }
   EXPECT_EQ(nodes.size(), 60u);
   EXPECT_EQ(api.requests("DELETE", kSlices), 0u) << "of fresh nodes there is nothing to remove";

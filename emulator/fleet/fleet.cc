@@ -76,6 +76,7 @@ class RunningFleet final : public Fleet {
   Status keep_apart();
   void addresses_known();
   Status make_classes();
+  Status make_devices(const FleetGroup& group);
   Status bind_node_server();
   Status start_node_server(const kube::ClientConfig& client);
   Result<bool> probe() const;
@@ -101,7 +102,8 @@ class RunningFleet final : public Fleet {
   FleetCallbacks callbacks_;
   FleetNames names_;
   std::vector<std::shared_ptr<const agent::NodeClass>> classes_;
-  std::unique_ptr<NodeServer> node_server_;  // destroyed after the shards, which answer it
+  std::vector<std::shared_ptr<const agent::DeviceSetup>> device_setups_;  // by group
+  std::unique_ptr<NodeServer> node_server_;                               // destroyed after the shards, which answer it
   std::unique_ptr<Claims> claims_;
   std::unique_ptr<Vpc> vpc_;  // all shards call it; destroyed after them
   std::atomic<size_t> shards_that_know_{0};
@@ -132,6 +134,18 @@ void add_second_address(bool first, agent::NodeTemplate* node) {
   node->addresses.insert(first ? at : at + 1, {"InternalIP", "{second_ip}"});
 }
 
+Status RunningFleet::make_devices(const FleetGroup& group) {
+  if (group.devices != nullptr) {
+    device_setups_.push_back(group.devices);
+    return Status::ok_status();
+  }
+  agent::ResourcePairs capacity = group.node.capacity;
+  auto setup = agent::make_device_setup({}, {}, &capacity);
+  if (!setup.ok()) return setup.error();
+  device_setups_.push_back(std::make_shared<const agent::DeviceSetup>(std::move(setup).value()));
+  return Status::ok_status();
+}
+
 Status RunningFleet::make_classes() {
   if (!options_.second_pod_cidr.empty()) {
     auto network = SecondNetwork::parse(options_.second_pod_cidr, names_.size());
@@ -140,9 +154,12 @@ Status RunningFleet::make_classes() {
     for (FleetGroup& group : options_.groups) add_second_address(options_.second_is_primary, &group.node);
   }
   for (const FleetGroup& group : options_.groups) {
-    auto made = agent::NodeClass::create(group.node, node_options(options_));
+    agent::NodeOptions node = node_options(options_);
+    node.device_plugin_delay = group.device_plugin_delay.value_or(node.device_plugin_delay);
+    auto made = agent::NodeClass::create(group.node, std::move(node));
     if (!made.ok()) return made.error();
     classes_.push_back(std::move(made).value());
+    GF_RETURN_IF_ERROR(make_devices(group));
   }
   return Status::ok_status();
 }
@@ -347,6 +364,7 @@ void RunningFleet::make_shards(const kube::http::HttpClientOptions& http, const 
     c.classes = classes_;
     c.pods = pods;
     c.images = images_.get();
+    c.devices = device_setups_;
     for (const FleetGroup& group : options_.groups) c.dra.push_back(group.dra);
     c.second_is_primary = options_.second_is_primary;
     c.run_pods = options_.run_pods;

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "agent/device/device_control.h"
 #include "agent/dra/devices.h"
 #include "agent/node/node_template.h"
 #include "base/status.h"
@@ -53,6 +54,10 @@ struct FleetGroup {
   // For modelled image pulls: the machine, and what differs from the fleet's settings.
   PullMachine machine = {};
   std::optional<PullOptions> pull = {};
+  // Its device plugins; null: those of the extended resources of `node`.
+  std::shared_ptr<const agent::DeviceSetup> devices = {};
+  // FleetOptions, of this group alone.
+  std::optional<Duration> device_plugin_delay = {};
   // What its nodes offer through a DRA driver; null: they have none.
   std::shared_ptr<const agent::DraDevices> dra = {};
 };

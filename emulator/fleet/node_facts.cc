@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string>
 
+#include "agent/device/device_control.h"
 #include "agent/node/json_scan.h"
 #include "kube/api/quantity.h"
 
@@ -66,11 +67,13 @@ std::shared_ptr<const kube::Json> node_facts_object(std::string_view json) {
 
 bool node_deviates(std::string_view json, const agent::NodeClass& node_class) {
   if (count_members(scan_path(json, {"metadata", "labels"})) != node_class.label_count()) return true;
-  for (const std::string_view key : {kUnhealthyDevices, kDriverFaults}) {
+  for (const std::string_view key : {agent::kUnhealthyDevices, agent::kDevicePlugins, kDriverFaults}) {
     if (!scan_path(json, {"metadata", "annotations", key}).empty()) return true;
   }
   const std::string_view spec = scan_member(json, "spec");
   if (count_taints(scan_member(spec, "taints")) != node_class.node_template().taints.size()) return true;
+  const size_t capacity = count_members(scan_path(json, {"status", "capacity"}));
+  if (capacity != node_class.node_template().capacity.size()) return true;
   const std::string_view allocatable = scan_path(json, {"status", "allocatable"});
   const agent::StringPairs& wanted = node_class.allocatable();
   if (count_members(allocatable) != wanted.size()) return true;

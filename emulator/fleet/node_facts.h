@@ -13,9 +13,6 @@
 
 namespace ghostfleet::emulator {
 
-// On a Node: which of its devices are unhealthy, "nvidia.com/gpu=0,3" (agent/pod/device_table.h).
-inline constexpr std::string_view kUnhealthyDevices = "devices.ghostfleet.dev/unhealthy";
-
 // What is wrong with the devices of its DRA driver, "gpu-0=xid:79; driver=down" (agent::parse_faults).
 inline constexpr std::string_view kDriverFaults = "dra.ghostfleet.dev/faults";
 

@@ -89,6 +89,7 @@ Shard::Shard(ShardConfig config)
   flags_.resize(rows);
   wheel_.resize(rows * 2);
   if (config_.images != nullptr) pulls_ = std::make_unique<Pulls>(config_, stats_.registry);
+  make_devices();
   batch_ = batch_for(config_.classes.front()->options(), rows);
   stats_.nodes.set(rows);
   if (config_.vpc != nullptr && config_.run_pods) make_network();
@@ -328,7 +329,10 @@ void Shard::node_seen(uint32_t row, const std::string& json, bool deviates) {
   flags_[row] = static_cast<uint16_t>(deviates ? flags_[row] | kDeviates : flags_[row] & ~kDeviates);
   machines_[row].on_node_seen(host(row), json);
   update_facts(row, json);
-  look_at_devices(row, json);
+  devices_->node_seen(row, json);
+  if ((flags_[row] & kDevicesDiffer) != 0) {
+    if (const auto counts = devices_->counts(row)) machines_[row].report_devices(host(row), *counts, json);
+  }
   if (dra_) dra_->node_seen(row, json);
   if (network_) network_->set_schedulable(row, agent::scan_path(json, {"spec", "unschedulable"}) != "true");
 }

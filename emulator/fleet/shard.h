@@ -27,6 +27,7 @@
 #include "emulator/fleet/identity.h"
 #include "emulator/fleet/ramp.h"
 #include "emulator/fleet/sender.h"
+#include "emulator/fleet/shard_devices.h"
 #include "emulator/fleet/shard_dra.h"
 #include "emulator/fleet/shard_network.h"
 #include "kube/client/certificate_manager.h"
@@ -39,7 +40,8 @@ struct ShardConfig {
   const FleetNames* names = nullptr;
   std::vector<std::shared_ptr<const agent::NodeClass>> classes;  // by group
   std::shared_ptr<const agent::PodOptions> pods;
-  std::vector<std::shared_ptr<const agent::DraDevices>> dra;  // by group; null: it has no DRA driver
+  std::vector<std::shared_ptr<const agent::DraDevices>> dra;       // by group; null: it has no DRA driver
+  std::vector<std::shared_ptr<const agent::DeviceSetup>> devices;  // by group
   FleetImages* images = nullptr;  // shared with the other shards; null: pulls are not modelled
   bool run_pods = true;
   bool second_is_primary = false;  // FleetOptions
@@ -119,9 +121,10 @@ class Shard final : private AnswerSink {
     kGoneFlag = 128,
     kConflicted = 256,
     kCertified = 512,
-    kUnhealthy = 1024,   // of its devices some
-    kListedFlag = 2048,  // its own pods, in per-node mode with a network
+    kRebooted = 1024,    // since its Node was written by an earlier agent
+    kListedFlag = 2048,  // its own pods, in per-node mode
     kImagesRead = 4096,
+    kDevicesDiffer = 8192,  // the Node was told of fewer devices than there are
   };
 
   void on_answer(uint32_t row, agent::Tag tag, const agent::ApiResponse& response) override;
@@ -152,7 +155,10 @@ class Shard final : private AnswerSink {
   void note_references(uint32_t row, NodePods& pods, const kube::Json& pod);
   void facts_answered(uint32_t row, const agent::ApiResponse& response);
   void update_facts(uint32_t row, const std::string& node_json);
-  void look_at_devices(uint32_t row, const std::string& node_json);
+  void make_devices();
+  bool pods_told(uint32_t row) const;
+  void pods_are_told(uint32_t row);
+  void device_counts_changed(uint32_t row);
   void make_dra();
   void driver_changed(uint32_t row);
   void count_pods(NodePods& pods);
@@ -197,8 +203,9 @@ class Shard final : private AnswerSink {
   std::vector<PodSlot> pod_slots_;
   std::vector<uint32_t> free_pod_slots_;
   std::unique_ptr<ShardNetwork> network_;
-  std::unique_ptr<ShardDra> dra_;  // null: no node has a DRA driver
-  std::unique_ptr<Pulls> pulls_;   // null: not modelled; goes after the pods
+  std::unique_ptr<ShardDevices> devices_;  // goes after the pods
+  std::unique_ptr<ShardDra> dra_;          // null: no node has a DRA driver
+  std::unique_ptr<Pulls> pulls_;           // null: not modelled; goes after the pods
   std::unordered_map<uint32_t, std::unique_ptr<NodePods>> pods_;
   std::unique_ptr<RowHost> host_;
   Sender sender_;
@@ -219,7 +226,7 @@ class Shard final : private AnswerSink {
   TimePoint next_notice_;
   TimePoint patience_;  // until then the network waits for the pods of all nodes
   uint32_t network_cursor_ = 0, listed_rows_ = 0;
-  bool addresses_told_ = false;
+  bool addresses_told_ = false, all_pods_told_ = false;
 };
 
 }  // namespace ghostfleet::emulator

@@ -39,12 +39,17 @@ void Shard::tick_network(TimePoint now) {
 
 // In per-node mode each node lists its own pods.
 void Shard::own_pods_listed(uint32_t row) {
-  if (!network_ || (flags_[row] & kListedFlag) != 0) return;
+  if ((flags_[row] & kListedFlag) != 0) return;
   flags_[row] |= kListedFlag;
+  pods_are_told(row);
+  if (!network_) return;
   if (++listed_rows_ == rows()) pods_listed();
 }
 
 void Shard::pods_listed() {
+  if (client_ && !std::exchange(all_pods_told_, true)) {
+    for (const auto& [row, pods] : pods_) pods_are_told(row);
+  }
   if (!network_ || std::exchange(addresses_told_, true)) return;
   network_->keep_found();
   if (config_.addresses_known) config_.addresses_known();

@@ -4,8 +4,8 @@
 
 #include <utility>
 
+#include "agent/device/device_control.h"
 #include "agent/node/json_scan.h"
-#include "agent/pod/device_table.h"
 #include "emulator/fleet/node_facts.h"
 
 namespace ghostfleet::emulator {
@@ -67,10 +67,12 @@ void ShardDra::node_seen(uint32_t row, std::string_view node_json) {
   if (!faults.ok())
     return parts_.tell_user(row, fmt::format("annotation {}: {}", kDriverFaults, faults.error().message()));
   // What the annotation of device plugins says is told elsewhere when it makes no sense.
-  if (const auto unhealthy = agent::parse_unhealthy(annotation(node_json, kUnhealthyDevices)); unhealthy.ok()) {
-    for (const auto& [resource, indexes] : *unhealthy) {
-      if (resource == agent::plugin_resource(devices->kind)) agent::add_unhealthy(indexes, *devices, &*faults);
+  if (const auto unhealthy = agent::parse_faults(annotation(node_json, agent::kUnhealthyDevices)); unhealthy.ok()) {
+    std::vector<uint32_t> indexes;
+    for (const auto& fault : *unhealthy) {
+      if (fault.resource == agent::plugin_resource(devices->kind)) indexes.push_back(fault.number);
     }
+    if (!indexes.empty()) agent::add_unhealthy(indexes, *devices, &*faults);
   }
   const agent::DriverFaults before = faults_of(row);
   if (*faults == before) return;
@@ -125,7 +127,7 @@ void ShardDra::begin(uint32_t row, Work& work) {
   node.zone = parts_.names->identity(row * parts_.count + parts_.number).zone;
   node.fleet = parts_.fleet;
   node.uuid = [name = node.name, resource = agent::plugin_resource(devices->kind)](uint32_t index) {
-    return agent::device_id(name, resource, index);
+    return agent::device_uuid("GPU-", name, resource, index);
   };
   const agent::DriverFaults faults = faults_of(row);
   // A driver that does not run publishes nothing.

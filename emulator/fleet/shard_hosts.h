@@ -42,6 +42,10 @@ class Shard::RowHost final : public agent::NodeHost {
   }
   void found_existing(std::string_view node_json) override { shard_.restore_images(row_, node_json); }
   std::string images() override { return shard_.images_of(row_); }
+  std::optional<std::vector<agent::DeviceCount>> device_counts() override { return shard_.devices_->counts(row_); }
+  void plugins_awaited() override { shard_.devices_->plugins_awaited(row_); }
+  void plugins_start() override { shard_.devices_->plugins_start(row_); }
+  void rebooted() override { shard_.flags_[row_] |= kRebooted; }
 
  private:
   Shard& shard_;
@@ -90,8 +94,7 @@ struct Shard::NodePods {
   std::unique_ptr<ObjectWatches> objects;                         // in full fidelity
   std::optional<std::vector<agent::StaticManifest>> static_pods;  // that the manager has not been told of
   std::vector<std::string> pending;  // pods that came before the node was registered or its facts known
-  agent::UnhealthyDevices unhealthy;
-  bool asking = false;  // a GET of the Node is on its way
+  bool asking = false;               // a GET of the Node is on its way
   size_t counted = 0, counted_running = 0, counted_finished = 0;
 };
 

@@ -42,8 +42,9 @@ agent::PodManager& Shard::manager_of(uint32_t row, NodePods& pods) {
   }
   if (dra_) pods.facts.driver = dra_->driver_of(row);
   pods.facts.listener = &pods.host;
+  pods.facts.rebooted = (flags_[row] & kRebooted) != 0;
+  if (config_.pods->device_plugins) pods.facts.devices = devices_->manager_for(row, pods_told(row));
   pods.manager = agent::PodManager::create(pods.facts, config_.pods, pods.host);
-  if (!pods.unhealthy.empty()) pods.manager->set_unhealthy_devices(pods.unhealthy);
   return *pods.manager;
 }
 
@@ -80,6 +81,7 @@ void Shard::run_pending(uint32_t row) {
     note_references(row, pods, *pod);
     manager.on_pod(*pod);
   }
+  pods_are_told(row);
   count_pods(pods);
   start_network(row);
 }
@@ -126,22 +128,45 @@ void Shard::update_facts(uint32_t row, const std::string& node_json) {
   if (object) it->second->facts.object = std::move(object);
 }
 
-// As a device plugin would tell its kubelet.
-void Shard::look_at_devices(uint32_t row, const std::string& node_json) {
-  const std::string_view text =
-      agent::scan_string(agent::scan_path(node_json, {"metadata", "annotations", kUnhealthyDevices}));
-  if (text.empty() && (flags_[row] & kUnhealthy) == 0) return;
-  const auto unhealthy = agent::parse_unhealthy(text);
-  if (!unhealthy.ok())
-    return say(row, fmt::format("annotation {}: {}", kUnhealthyDevices, unhealthy.error().message()));
-  flags_[row] = static_cast<uint16_t>(text.empty() ? flags_[row] & ~kUnhealthy : flags_[row] | kUnhealthy);
-  std::vector<std::pair<std::string, uint32_t>> counts;
-  for (const auto& [resource, indexes] : *unhealthy) counts.emplace_back(resource, indexes.size());
-  machines_[row].report_devices(host(row), counts, node_json);
-  if (!config_.pods->device_plugins) return;
-  NodePods& pods = pods_of(row);
-  pods.unhealthy = *unhealthy;
-  if (pods.manager) pods.manager->set_unhealthy_devices(pods.unhealthy);
+void Shard::make_devices() {
+  ShardDevicesParts parts;
+  parts.names = config_.names;
+  parts.groups = config_.devices;
+  parts.number = config_.number;
+  parts.count = config_.count;
+  parts.loop = &loop_;
+  parts.counts_changed = [this](uint32_t row) { device_counts_changed(row); };
+  parts.health_changed = [this](uint32_t row) {
+    loop_.post([this, row] {
+      const auto it = pods_.find(row);
+      if (it == pods_.end() || !it->second->manager) return;
+      it->second->manager->on_devices_changed();
+      count_pods(*it->second);
+    });
+  };
+  for (const auto& dra : config_.dra) parts.claimed.emplace_back(dra ? agent::plugin_resource(dra->kind) : "");
+  parts.tell_user = [this](uint32_t row, std::string_view text) { say(row, text); };
+  devices_ = std::make_unique<ShardDevices>(std::move(parts));
+}
+
+// Written after the present call, in which a machine may be at work. A manager that is made tells what its node shows
+// already.
+void Shard::device_counts_changed(uint32_t row) {
+  loop_.post([this, row] {
+    const bool was = (flags_[row] & kDevicesDiffer) != 0;
+    const bool is = devices_->deviates(row);
+    flags_[row] = static_cast<uint16_t>(is ? flags_[row] | kDevicesDiffer : flags_[row] & ~kDevicesDiffer);
+    if (was || is) machines_[row].devices_changed(host(row));
+  });
+}
+
+// Whether what containers of an earlier run hold is known.
+bool Shard::pods_told(uint32_t row) const { return client_ ? all_pods_told_ : (flags_[row] & kListedFlag) != 0; }
+
+void Shard::pods_are_told(uint32_t row) {
+  const auto it = pods_.find(row);
+  if (it == pods_.end() || !it->second->manager || !it->second->pending.empty()) return;
+  if (pods_told(row)) devices_->pods_told(row);
 }
 
 void Shard::make_dra() {

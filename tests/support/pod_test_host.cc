@@ -99,6 +99,7 @@ FakeCluster::FakeCluster(Options options) : options_(std::move(options)), rng_(o
   facts_.listener = this;
   facts_.puller = options_.puller;
   pod_options_ = std::make_shared<const agent::PodOptions>(options_.pods);
+  if (options_.pods.device_plugins) make_devices(true);
   manager_ = agent::PodManager::create(facts_, pod_options_, *this);
   put_object("configmaps", {{"metadata", {{"name", "kube-root-ca.crt"}}}, {"data", {{"ca.crt", "..."}}}});
 }
@@ -111,11 +112,37 @@ void FakeCluster::pressure_changed(unsigned pressure) {
 
 void FakeCluster::reclaiming(std::string_view resource) { node_news_.push_back("reclaiming " + std::string(resource)); }
 
-void FakeCluster::restart_agent() {
+void FakeCluster::device_health_changed() {
+  if (manager_ != nullptr) manager_->on_devices_changed();
+}
+
+void FakeCluster::make_devices(bool plugins) {
+  agent::ResourcePairs capacity;
+  for (const auto& [name, quantity] : *kube::get_object(*facts_.object, "status.capacity"))
+    capacity.emplace_back(name, quantity.get_string());
+  setup_ = agent::make_device_setup({}, {}, &capacity).value();
+  devices_ = std::make_unique<agent::DeviceManager>(facts_.name, *this);
+  facts_.devices = devices_.get();
+  agent::DeviceCheckpoint known;
+  for (const auto& model : setup_.models) known.registered[model->resource()];
+  devices_->restore(known, clock_.now());
+  if (plugins) start_plugins();
+}
+
+void FakeCluster::start_plugins() {
+  for (const auto& model : setup_.models) devices_->register_model(model, clock_.now());
+}
+
+void FakeCluster::restart_agent(bool rebooted, bool plugins) {
   timers_.clear();
   ++generation_of_agent_;
+  manager_.reset();
+  facts_.rebooted = rebooted;
+  if (devices_ != nullptr) make_devices(plugins);
+  if (devices_ != nullptr) devices_->await_pods(!rebooted);
   manager_ = agent::PodManager::create(facts_, pod_options_, *this);
   for (const auto& [name, pod] : pods_) manager_->on_pod(pod);
+  if (devices_ != nullptr) devices_->pods_known();
 }
 
 // ---- time

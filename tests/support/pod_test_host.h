@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/device/device_control.h"
 #include "agent/pod/pod_manager.h"
 
 namespace ghostfleet::test {
@@ -27,7 +28,7 @@ struct RecordedRequest {
   std::string pod;  // that it is about
 };
 
-class FakeCluster final : public agent::Host, public agent::NodeListener {
+class FakeCluster final : public agent::Host, public agent::NodeListener, public agent::DeviceListener {
  public:
   struct Options {
     agent::PodOptions pods;
@@ -60,12 +61,20 @@ class FakeCluster final : public agent::Host, public agent::NodeListener {
   void pressure_changed(unsigned pressure) override;
   void reclaiming(std::string_view resource) override;
 
+  // DeviceListener
+  void device_counts_changed() override {}
+  void device_health_changed() override;
+
   agent::PodManager& manager() { return *manager_; }
+  // With PodOptions::device_plugins: plain plugins, and NVIDIA's, of what the node has.
+  agent::DeviceManager& devices() { return *devices_; }
   // What the manager told of its node: "pressure MemoryPressure", "reclaiming memory".
   const std::vector<std::string>& node_news() const { return node_news_; }
   size_t timers() const { return timers_.size(); }
-  // A new manager, as after a restart: it is given the pods that are there.
-  void restart_agent();
+  // A new manager, as after a restart: it is given the pods that are there. `rebooted`: of the machine; its plugins are
+  // there from the beginning, or not before start_plugins().
+  void restart_agent(bool rebooted = false, bool plugins = true);
+  void start_plugins();
 
   // What users and controllers do. Missing defaults of the API are filled in.
   std::string create(Json pod);  // answers the uid
@@ -122,6 +131,7 @@ class FakeCluster final : public agent::Host, public agent::NodeListener {
   Answer handle_event(const agent::ApiRequest& request, const std::string& name, Row* row);
   void changed(const std::string& name);
   void gone(const std::string& name);
+  void make_devices(bool plugins);
   void later(Duration d, std::function<void()> fn);
   bool step(TimePoint until);
 
@@ -131,6 +141,8 @@ class FakeCluster final : public agent::Host, public agent::NodeListener {
   Rng rng_;
   agent::NodeFacts facts_;
   std::shared_ptr<const agent::PodOptions> pod_options_;
+  std::unique_ptr<agent::DeviceManager> devices_;
+  agent::DeviceSetup setup_;
   std::unique_ptr<agent::PodManager> manager_;
   std::map<agent::Tag, TimePoint> timers_;
   std::multimap<TimePoint, std::function<void()>> queue_;

@@ -1,4 +1,4 @@
-#include "agent/pod/device_table.h"
+#include "agent/device/device_control.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,6 @@
 namespace ghostfleet {
 namespace {
 
-using agent::DeviceTable;
 using kube::get_string;
 using kube::Json;
 using test::FakeCluster;
@@ -24,40 +23,14 @@ Json pod_of(std::string_view name, int gpus) {
       std::to_string(gpus) + "\"}}}]}}");
 }
 
-TEST(DeviceTable, GivesTheLowestHealthyOnesAndTakesThemBack) {
-  DeviceTable t;
-  std::string why;
-  EXPECT_THAT(t.take("r/d", 2, 4, &why), ElementsAre(0, 1));
-  EXPECT_TRUE(t.set_unhealthy({{"r/d", {2}}}));
-  EXPECT_FALSE(t.set_unhealthy({{"r/d", {2}}}));
-  EXPECT_THAT(t.take("r/d", 1, 4, &why), ElementsAre(3));
-  EXPECT_TRUE(t.take("r/d", 1, 4, &why).empty());
-  EXPECT_EQ(why, "requested number of devices unavailable for r/d. Requested: 1, Available: 0");
-  t.give_back("r/d", {1});
-  EXPECT_THAT(t.take("r/d", 1, 4, &why), ElementsAre(1));
-  t.set_unhealthy({{"r/d", {0, 1, 2, 3}}});
-  EXPECT_TRUE(t.take("r/d", 1, 4, &why).empty());
-  EXPECT_EQ(why, "no healthy devices present; cannot allocate unhealthy devices r/d");
+// Faults of GPUs by number.
+std::vector<agent::DeviceManager::Fault> gpus(std::vector<uint32_t> numbers) {
+  std::vector<agent::DeviceManager::Fault> out;
+  for (const uint32_t n : numbers) out.push_back({"nvidia.com/gpu", n, -1});
+  return out;
 }
 
-TEST(DeviceTable, ListsOfUnhealthyOnesAreRead) {
-  const auto read = agent::parse_unhealthy(" nvidia.com/gpu = 3,0,3 ; aws.amazon.com/neuron=1;");
-  ASSERT_TRUE(read.ok()) << read.error().message();
-  EXPECT_EQ(*read, (agent::UnhealthyDevices{{"nvidia.com/gpu", {0, 3}}, {"aws.amazon.com/neuron", {1}}}));
-  EXPECT_TRUE(agent::parse_unhealthy("")->empty());
-  for (const char* text : {"gpu=1", "nvidia.com/gpu", "nvidia.com/gpu=x", "nvidia.com/gpu=-1", "nvidia.com/gpu=4096"}) {
-    EXPECT_FALSE(agent::parse_unhealthy(text).ok()) << text;
-  }
-}
-
-TEST(DeviceTable, IdsLookLikeThoseOfTheirPlugins) {
-  const std::string id = agent::device_id("n", "nvidia.com/gpu", 0);
-  EXPECT_EQ(id.size(), 40u);
-  EXPECT_EQ(id.substr(0, 4), "GPU-");
-  EXPECT_NE(id, agent::device_id("n", "nvidia.com/gpu", 1));
-  EXPECT_NE(id, agent::device_id("m", "nvidia.com/gpu", 0));
-  EXPECT_EQ(agent::device_id("n", "aws.amazon.com/neuron", 3), "neuron-3");
-}
+std::string gpu_id(uint32_t index) { return agent::device_uuid("GPU-", "oracle-0", "nvidia.com/gpu", index); }
 
 class DeviceHealthTest : public ::testing::TestWithParam<bool> {
  protected:
@@ -88,22 +61,25 @@ TEST_P(DeviceHealthTest, TheStatusFollowsADevicesHealth) {
   cluster_.run_for(std::chrono::seconds(3));
   ASSERT_NE(devices("a"), nullptr);
   EXPECT_EQ(get_string(devices("a")->get_array()[0], "name"), "nvidia.com/gpu");
-  EXPECT_EQ(get_string(kube::get_array(devices("a")->get_array()[0], "resources")->at(1), "resourceID"),
-            agent::device_id("oracle-0", "nvidia.com/gpu", 1));
+  EXPECT_EQ(get_string(kube::get_array(devices("a")->get_array()[0], "resources")->at(1), "resourceID"), gpu_id(1));
   EXPECT_EQ(health("a", 1), "Healthy");
-  cluster_.manager().set_unhealthy_devices({{"nvidia.com/gpu", {1, 7}}});
+  cluster_.devices().set_faults(gpus({1, 7}), cluster_.now());
   cluster_.run_for(std::chrono::seconds(2));
   EXPECT_EQ(health("a", 0), "Healthy");
   EXPECT_EQ(health("a", 1), "Unhealthy");
   EXPECT_EQ(health("b", 0), "Healthy");
   EXPECT_EQ(cluster_.text("a", "status.phase"), "Running");
-  cluster_.manager().set_unhealthy_devices({});
+  // NVIDIA's plugin finds it well only when it starts again.
+  cluster_.devices().set_faults({}, cluster_.now());
+  cluster_.run_for(std::chrono::seconds(2));
+  EXPECT_EQ(health("a", 1), "Unhealthy");
+  cluster_.start_plugins();
   cluster_.run_for(std::chrono::seconds(2));
   EXPECT_EQ(health("a", 1), "Healthy");
 }
 
 TEST_P(DeviceHealthTest, UnhealthyOnesAreNotGivenOut) {
-  cluster_.manager().set_unhealthy_devices({{"nvidia.com/gpu", {0, 1}}});
+  cluster_.devices().set_faults(gpus({0, 1}), cluster_.now());
   cluster_.create(pod_of("a", 5));
   cluster_.run_for(std::chrono::seconds(3));
   cluster_.create(pod_of("b", 2));
@@ -128,8 +104,7 @@ TEST_P(DeviceHealthTest, ANewAgentKnowsWhoHoldsWhat) {
   EXPECT_EQ(kube::to_json(*devices("a")), before);
   cluster_.create(pod_of("b", 5));
   cluster_.run_for(std::chrono::seconds(3));
-  EXPECT_EQ(get_string(kube::get_array(devices("b")->get_array()[0], "resources")->at(0), "resourceID"),
-            agent::device_id("oracle-0", "nvidia.com/gpu", 3));
+  EXPECT_EQ(get_string(kube::get_array(devices("b")->get_array()[0], "resources")->at(0), "resourceID"), gpu_id(3));
 }
 
 TEST(DeviceHealth, WithoutPluginsNothingIsToldOfDevices) {
