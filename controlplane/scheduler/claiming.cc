@@ -73,8 +73,7 @@ void Scheduler::Impl::start_claims() {
   };
   watch("resourceslices", &slices, [this](const ObjectRef& old, const ObjectRef& now) {
     if (!now) devices.remove_slice(old->key);
-    if (const auto json = now ? kube::parse_json(now->json) : Result<Json>(not_found("")); json.ok())
-      devices.set_slice(now->key, *json);
+    if (now) devices.set_slice(now->key, std::shared_ptr<const std::string>(now, &now->json));
     devices_changed();
   });
   watch("deviceclasses", &device_classes, [this](const ObjectRef& old, const ObjectRef& now) {
@@ -168,6 +167,7 @@ bool Scheduler::Impl::schedule_with_claims(const std::string& key, PodRecord& re
   for (const Json& claim : asked) {
     if (!is_allocated(claim)) open.push_back(&claim);
   }
+  scheduling::DeviceSearch search(devices, open);
   std::map<Engine::NodeId, std::vector<Json>> found;
   std::string error;
   const auto filter = [&](Engine::NodeId node) -> std::string {
@@ -176,7 +176,7 @@ bool Scheduler::Impl::schedule_with_claims(const std::string& key, PodRecord& re
       if (is_allocated(claim) && !DeviceBook::usable_on(claim, name)) return "resourceclaim not available on the node";
     }
     if (open.empty()) return {};
-    DeviceBook::Outcome outcome = devices.allocate(open, name);
+    DeviceBook::Outcome outcome = search.on(name);
     if (error.empty()) error = outcome.error;
     if (!outcome.fits) return outcome.error.empty() ? "cannot allocate all claims" : outcome.error;
     found[node] = std::move(outcome.allocations);

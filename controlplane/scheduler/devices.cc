@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 
+#include "controlplane/apiserver/json_scan.h"
 #include "kube/api/quantity.h"
 
 namespace ghostfleet::controlplane::scheduling {
@@ -77,31 +79,72 @@ std::vector<DeviceTaint> taints_of(const Json& device) {
   return out;
 }
 
+// Of a raw JSON array.
+size_t count_items(std::string_view array) {
+  if (array.size() < 2 || array[1] == ']') return 0;
+  size_t items = 0;
+  for (size_t at = 1; at < array.size(); ++items) {
+    at = skip_json_value(array, at);
+    if (at == std::string_view::npos) return items;
+    ++at;  // the comma, or the end
+  }
+  return items;
+}
+
+// DRIVER/POOL of DRIVER/POOL/DEVICE.
+std::string pool_of(const std::string& device) { return device.substr(0, device.rfind('/')); }
+
+void drop_one(const std::string& key, std::unordered_map<std::string, int>* counts) {
+  const auto at = counts->find(key);
+  if (at != counts->end() && --at->second <= 0) counts->erase(at);
+}
+
 }  // namespace
 
-void DeviceBook::set_slice(const std::string& name, const Json& json) {
+void DeviceBook::set_slice(const std::string& name, std::shared_ptr<const std::string> json) {
   remove_slice(name);
-  const bool everywhere = get_bool(json, "spec.allNodes");
-  auto slice = std::make_shared<Slice>();
-  slice->node = get_string(json, "spec.nodeName");
-  if (slice->node.empty() && !everywhere) return;
-  const std::string driver(get_string(json, "spec.driver")), pool(get_string(json, "spec.pool.name"));
-  slice->pool = driver + "/" + pool;
-  slice->generation = get_int(json, "spec.pool.generation");
-  slice->count = get_int(json, "spec.pool.resourceSliceCount");
-  const JsonArray* devices = get_array(json, "spec.devices");
-  for (size_t i = 0; devices != nullptr && i < devices->size(); ++i) {
-    auto device = std::make_unique<DeviceOffer>();
-    device->driver = driver;
-    device->pool = pool;
-    device->name = get_string((*devices)[i], "name");
-    device->object = device_object((*devices)[i], driver);
-    device->taints = taints_of((*devices)[i]);
-    slice->devices.push_back(std::move(device));
-  }
-  by_node_[slice->node].insert(name);
-  by_pool_[slice->pool].insert(name);
+  const std::string_view spec = json_member(*json, "spec");
+  const auto number = [&spec](std::string_view path) -> int64_t {
+    const std::string text = json_text(json_at_path(spec, path));
+    return text.empty() ? 0 : std::strtoll(text.c_str(), nullptr, 10);
+  };
+  Slice slice;
+  slice.node = json_text(json_member(spec, "nodeName"));
+  if (slice.node.empty() && json_member(spec, "allNodes") != "true") return;
+  slice.pool = json_text(json_member(spec, "driver")) + "/" + json_text(json_at_path(spec, "pool.name"));
+  slice.generation = number("pool.generation");
+  slice.count = number("pool.resourceSliceCount");
+  slice.size = count_items(json_member(spec, "devices"));
+  slice.json = std::move(json);
+  by_node_[slice.node].insert(name);
+  by_pool_[slice.pool].insert(name);
   slices_.emplace(name, std::move(slice));
+}
+
+std::shared_ptr<const DeviceBook::Devices> DeviceBook::read(Slice& slice) const {
+  if (slice.devices != nullptr) return slice.devices;
+  if (read_ >= kMostRead) forget_devices();
+  auto devices = std::make_shared<Devices>();
+  const auto json = kube::parse_json(*slice.json);
+  const JsonArray* list = json.ok() ? get_array(*json, "spec.devices") : nullptr;
+  for (size_t i = 0; list != nullptr && i < list->size(); ++i) {
+    DeviceOffer device;
+    device.local = !slice.node.empty();
+    device.driver = get_string(*json, "spec.driver");
+    device.pool = get_string(*json, "spec.pool.name");
+    device.name = get_string((*list)[i], "name");
+    device.object = device_object((*list)[i], device.driver);
+    device.taints = taints_of((*list)[i]);
+    devices->push_back(std::move(device));
+  }
+  ++read_;
+  slice.devices = std::move(devices);
+  return slice.devices;
+}
+
+void DeviceBook::forget_devices() const {
+  for (auto& [name, slice] : slices_) slice.devices.reset();
+  read_ = 0;
 }
 
 void DeviceBook::remove_slice(std::string_view name) {
@@ -113,8 +156,9 @@ void DeviceBook::remove_slice(std::string_view name) {
     at->second.erase(std::string(name));
     if (at->second.empty()) index->erase(at);
   };
-  drop(&by_node_, it->second->node);
-  drop(&by_pool_, it->second->pool);
+  drop(&by_node_, it->second.node);
+  drop(&by_pool_, it->second.pool);
+  if (it->second.devices != nullptr) --read_;
   slices_.erase(it);
 }
 
@@ -123,15 +167,11 @@ Result<Selector> DeviceBook::selector(const std::string& expression) const {
   if (known != selectors_.end()) return known->second;
   auto made = kube::cel::Program::compile(expression, {"device"});
   if (!made.ok()) return made.error();
-  if (selectors_.size() >= kMostSelectors) forget_selectors();
-  return selectors_.emplace(expression, Selector{next_selector_++, *made}).first->second;
-}
-
-void DeviceBook::forget_selectors() const {
-  selectors_.clear();
-  for (const auto& [name, slice] : slices_) {
-    for (const auto& device : slice->devices) device->verdicts.clear();
+  if (selectors_.size() >= kMostSelectors) {
+    selectors_.clear();
+    forget_devices();
   }
+  return selectors_.emplace(expression, Selector{next_selector_++, *made}).first->second;
 }
 
 void DeviceBook::set_class(const std::string& name, const Json& json) {
@@ -164,6 +204,7 @@ void DeviceBook::set_claim(const std::string& key, const Json& claim) {
     if (get_bool(r, "adminAccess")) continue;
     devices.push_back(fmt::format("{}/{}/{}", get_string(r, "driver"), get_string(r, "pool"), get_string(r, "device")));
     ++in_use_[devices.back()];
+    ++in_use_of_pool_[pool_of(devices.back())];
   }
 }
 
@@ -171,35 +212,50 @@ void DeviceBook::remove_claim(std::string_view key) {
   const auto it = allocated_.find(key);
   if (it == allocated_.end()) return;
   for (const std::string& device : it->second) {
-    const auto used = in_use_.find(device);
-    if (used != in_use_.end() && --used->second <= 0) in_use_.erase(used);
+    drop_one(device, &in_use_);
+    drop_one(pool_of(device), &in_use_of_pool_);
   }
   allocated_.erase(it);
 }
 
-void DeviceBook::add_pools(std::string_view node, std::vector<const DeviceOffer*>* out) const {
+void DeviceBook::add_pools(std::string_view node, std::vector<std::shared_ptr<const Devices>>* out) const {
   const auto names = by_node_.find(node);
   if (names == by_node_.end()) return;
   for (const std::string& name : names->second) {
-    const Slice& slice = *slices_.find(name)->second;
+    Slice& slice = slices_.find(name)->second;
     int64_t newest = 0, there = 0;
     for (const std::string& other : by_pool_.find(slice.pool)->second) {
-      const Slice& of_pool = *slices_.find(other)->second;
+      const Slice& of_pool = slices_.find(other)->second;
       if (of_pool.generation > newest) there = 0;
       newest = std::max(newest, of_pool.generation);
       there += of_pool.generation == newest ? 1 : 0;
     }
-    if (slice.generation != newest || there != slice.count) continue;
-    for (const auto& device : slice.devices) out->push_back(device.get());
+    if (slice.generation == newest && there == slice.count) out->push_back(read(slice));
   }
 }
 
-std::vector<const DeviceOffer*> DeviceBook::devices_on(std::string_view node) const {
-  std::vector<const DeviceOffer*> out;
+std::vector<std::shared_ptr<const DeviceBook::Devices>> DeviceBook::devices_on(std::string_view node) const {
+  std::vector<std::shared_ptr<const Devices>> out;
   add_pools(node, &out);
   if (!node.empty()) add_pools("", &out);
   return out;
 }
+
+int64_t DeviceBook::free_in(std::string_view node) const {
+  const auto names = by_node_.find(node);
+  if (names == by_node_.end()) return 0;
+  int64_t free = 0;
+  std::set<std::string_view> pools;
+  for (const std::string& name : names->second) {
+    const Slice& slice = slices_.find(name)->second;
+    free += static_cast<int64_t>(slice.size);
+    const auto used = in_use_of_pool_.find(slice.pool);
+    if (pools.insert(slice.pool).second && used != in_use_of_pool_.end()) free -= used->second;
+  }
+  return std::max<int64_t>(free, 0);
+}
+
+int64_t DeviceBook::free_on(std::string_view node) const { return free_in(node) + free_in(""); }
 
 bool DeviceBook::usable_on(const Json& claim, std::string_view node) {
   const JsonArray* terms = get_array(claim, "status.allocation.nodeSelector.nodeSelectorTerms");

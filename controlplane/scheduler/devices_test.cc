@@ -20,6 +20,8 @@ Json json(const std::string& text) {
   return std::move(*parsed);
 }
 
+std::shared_ptr<const std::string> text(const std::string& json) { return std::make_shared<const std::string>(json); }
+
 class DeviceBookTest : public ::testing::Test {
  protected:
   DeviceBookTest() {
@@ -37,7 +39,7 @@ class DeviceBookTest : public ::testing::Test {
     }
     book_.set_slice(
         "slice-" + node,
-        json(fmt::format(R"({{"spec":{{"driver":"d.io","nodeName":"{0}","pool":{{"name":"{0}","generation":{1},)"
+        text(fmt::format(R"({{"spec":{{"driver":"d.io","nodeName":"{0}","pool":{{"name":"{0}","generation":{1},)"
                          R"("resourceSliceCount":1}},"devices":[{2}]}}}})",
                          node, generation, devices)));
   }
@@ -55,7 +57,7 @@ class DeviceBookTest : public ::testing::Test {
   std::vector<std::string> got(const std::vector<Json>& claims, const std::string& node = "n1") {
     std::vector<const Json*> list;
     for (const Json& c : claims) list.push_back(&c);
-    last_ = book_.allocate(list, node);
+    last_ = DeviceSearch(book_, list).on(node);
     if (!last_.error.empty()) return {last_.error};
     std::vector<std::string> out;
     for (const Json& a : last_.allocations) {
@@ -157,7 +159,7 @@ TEST_F(DeviceBookTest, TaintsKeepOffWhoDoesNotTolerateThem) {
 
 TEST_F(DeviceBookTest, APoolCountsWhenItIsWhole) {
   const auto half = [](int generation, const std::string& device) {
-    return json(fmt::format(R"({{"spec":{{"driver":"d.io","nodeName":"n2","pool":{{"name":"p","generation":{},)"
+    return text(fmt::format(R"({{"spec":{{"driver":"d.io","nodeName":"n2","pool":{{"name":"p","generation":{},)"
                             R"("resourceSliceCount":2}},"devices":[{{"name":"{}"}}]}}}})",
                             generation, device));
   };
@@ -174,7 +176,7 @@ TEST_F(DeviceBookTest, APoolCountsWhenItIsWhole) {
 }
 
 TEST_F(DeviceBookTest, DevicesOfAllNodesAreNotBoundToOne) {
-  book_.set_slice("net", json(R"({"spec":{"driver":"net.io","allNodes":true,"pool":{"name":"p","generation":1,)"
+  book_.set_slice("net", text(R"({"spec":{"driver":"net.io","allNodes":true,"pool":{"name":"p","generation":1,)"
                               R"("resourceSliceCount":1},"devices":[{"name":"x"}]}})"));
   book_.set_class("net", json(R"({"spec":{"selectors":[{"cel":{"expression":"device.driver == 'net.io'"}}],)"
                               R"("config":[{"opaque":{"driver":"net.io","parameters":{"a":1}}}]}})"));

@@ -200,6 +200,14 @@ class Engine {
   std::string check_rules(const Complex& x, const Class& c, const Node& node) const;
   double soft_score(const Complex& x, const Class& c, const Node& node) const;
   size_t sample_size() const;
+  // A node that would do, and how well.
+  struct Found {
+    NodeId node = kNoNode;
+    double hard = 0, soft = 0, total = 0;
+    uint64_t tie = 0;
+  };
+  bool would_do(const Complex& x, Class& c, const Node& node, std::map<std::string, int>* reasons);
+  void rank(std::vector<Found>* found);
   const std::string* domain(const Node& node, const std::string& key) const;
 
   ResourceNames names_;

@@ -212,55 +212,62 @@ size_t Engine::sample_size() const {
   return std::max<size_t>(100, n * percent / 100);
 }
 
+// Whether the node would do but for the filter; else why not.
+bool Engine::would_do(const Complex& x, Class& c, const Node& node, std::map<std::string, int>* reasons) {
+  const Verdict& v = verdict(c, node);
+  std::vector<std::string> why;
+  if (!v.ok) {
+    ++(*reasons)[v.reason];
+  } else if (!fits(c.needs, node, &why)) {
+    for (const std::string& reason : why) ++(*reasons)[reason];
+  } else if (std::string reason = check_rules(x, c, node); !reason.empty()) {
+    ++(*reasons)[reason];
+  } else {
+    return true;
+  }
+  return false;
+}
+
+// The best of them first; equal ones in any order.
+void Engine::rank(std::vector<Found>* found) {
+  const auto [low, high] =
+      std::minmax_element(found->begin(), found->end(), [](const Found& a, const Found& b) { return a.soft < b.soft; });
+  const double bottom = low->soft, range = high->soft - low->soft;
+  for (Found& f : *found) {
+    f.total = f.hard + (range > 0 ? 2 * 100.0 * 100.0 * (f.soft - bottom) / range : 0);
+    f.tie = rng_.next();
+  }
+  std::sort(found->begin(), found->end(),
+            [](const Found& a, const Found& b) { return a.total != b.total ? a.total > b.total : a.tie < b.tie; });
+}
+
+// A filter may be dear: it is asked of the best nodes first, and of others only when those do not pass.
 Engine::Placement Engine::place_complex(Class& c, ClassId id, const Filter& filter) {
   const auto x = prepare(c);
-  struct Found {
-    NodeId node;
-    double hard, soft;
-  };
   std::vector<Found> found;
   std::map<std::string, int> reasons;
-  std::vector<std::string> why;
   const size_t wanted = sample_size();
   const size_t count = nodes_.size();
-  size_t seen = 0;
-  for (; seen < count && found.size() < wanted; ++seen) {
-    const NodeId n = static_cast<NodeId>((next_start_ + seen) % count);
+  const NodeId start = next_start_;
+  for (size_t seen = 0; seen < count;) {
+    const NodeId n = static_cast<NodeId>((start + seen++) % count);
     const Node& node = nodes_[n];
-    if (!node.live) continue;
-    const Verdict& v = verdict(c, node);
-    why.clear();
-    if (!v.ok) {
-      ++reasons[v.reason];
-    } else if (!fits(c.needs, node, &why)) {
-      for (const std::string& reason : why) ++reasons[reason];
-    } else if (std::string reason = check_rules(*x, c, node); !reason.empty()) {
-      ++reasons[reason];
-    } else if (std::string reason = filter ? filter(n) : std::string(); !reason.empty()) {
-      ++reasons[reason];
-    } else {
-      found.push_back({n, static_cast<double>(score(c, id, node, v)), soft_score(*x, c, node)});
+    if (node.live && would_do(*x, c, node, &reasons)) {
+      found.push_back({.node = n,
+                       .hard = static_cast<double>(score(c, id, node, verdict(c, node))),
+                       .soft = soft_score(*x, c, node)});
     }
-  }
-  if (count > 0) next_start_ = static_cast<NodeId>((next_start_ + seen) % count);
-  if (found.empty()) return {kNoNode, summary(reasons)};
-  const auto [low, high] =
-      std::minmax_element(found.begin(), found.end(), [](const Found& a, const Found& b) { return a.soft < b.soft; });
-  const double bottom = low->soft, range = high->soft - low->soft;
-  NodeId best = kNoNode;
-  double best_score = 0;
-  uint64_t ties = 0;
-  for (const Found& f : found) {
-    const double total = f.hard + (range > 0 ? 2 * 100.0 * 100.0 * (f.soft - bottom) / range : 0);
-    if (best == kNoNode || total > best_score) {
-      best = f.node;
-      best_score = total;
-      ties = 1;
-    } else if (total == best_score && rng_.below(++ties) == 0) {
-      best = f.node;
+    if (found.empty() || (found.size() < wanted && seen < count)) continue;
+    next_start_ = static_cast<NodeId>((start + seen) % count);
+    rank(&found);
+    for (const Found& f : found) {
+      const std::string reason = filter ? filter(f.node) : std::string();
+      if (reason.empty()) return {f.node, ""};
+      ++reasons[reason];
     }
+    found.clear();
   }
-  return {best, ""};
+  return {kNoNode, summary(reasons)};
 }
 
 }  // namespace ghostfleet::controlplane::scheduling
