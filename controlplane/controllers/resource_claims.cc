@@ -62,6 +62,10 @@ bool is_reserved_for(const Json& claim, std::string_view uid) {
          std::any_of(users->begin(), users->end(), [uid](const Json& user) { return get_string(user, "uid") == uid; });
 }
 
+bool pod_is_done(const PodInfo& pod, std::string_view uid) {
+  return pod.uid != uid || pod.finished() || (pod.deleting && pod.node.empty());
+}
+
 bool is_allocated(const Json& claim) { return kube::find_path(claim, "status.allocation") != nullptr; }
 
 }  // namespace
@@ -224,10 +228,13 @@ bool ResourceClaimController::reserve(const Json& pod, const std::string& claim)
 
 // ---- claims
 
+// A claim may be told of before the pod that has it: who is not known yet is looked up.
 bool ResourceClaimController::is_done(std::string_view ns, std::string_view name, std::string_view uid) const {
-  const PodInfo* pod = context_.pods().find(key_of(ns, name));
-  if (pod == nullptr || pod->uid != uid || pod->finished()) return true;
-  return pod->deleting && pod->node.empty();
+  const std::string key = key_of(ns, name);
+  const PodInfo* pod = context_.pods().find(key);
+  if (pod != nullptr && !pod_is_done(*pod, uid)) return false;
+  const ObjectRef now = context_.store().get(context_.pod_resource().store_kind, key);
+  return !now || pod_is_done(parse_pod(now), uid);
 }
 
 SyncResult ResourceClaimController::sync_claim(const std::string& key) {

@@ -146,6 +146,28 @@ TEST_F(ResourceClaimsTest, AClaimOfItsOwnStaysAndIsFree) {
   EXPECT_EQ(claims().size(), 1u);
 }
 
+TEST_F(ResourceClaimsTest, APodThatIsNotKnownYetKeepsItsClaim) {
+  start({"resourceclaim"});
+  const auto own = [this](const std::string& name) {
+    make("resource.k8s.io", "v1", "resourceclaims", "t",
+         R"({"apiVersion":"resource.k8s.io/v1","kind":"ResourceClaim","metadata":{"name":")" + name +
+             R"("},"spec":{"devices":{"requests":[{"name":"r","exactly":{"deviceClassName":"gpu"}}]}}})");
+  };
+  for (int i = 0; i < 60; ++i) {
+    const std::string name = std::to_string(i);
+    own("c" + name);
+    make("", "v1", "pods", "t",
+         R"({"apiVersion":"v1","kind":"Pod","metadata":{"name":"p)" + name +
+             R"("},"spec":{"resourceClaims":[{"name":"gpus","resourceClaimName":"c)" + name +
+             R"("}],"containers":[{"name":"c","image":"i"}]}})");
+    allocate("c" + name, {"p" + name});
+  }
+  own("stale");
+  allocate("stale", {"nobody"});
+  ASSERT_TRUE(eventually([&] { return users_of("stale") == 0; })) << "the claims before it have been looked at by then";
+  for (int i = 0; i < 60; ++i) EXPECT_EQ(users_of("c" + std::to_string(i)), 1u) << i;
+}
+
 TEST_F(ResourceClaimsTest, ARestartMakesNoClaimTwice) {
   start({"resourceclaim"});
   claim_template("tmpl");

@@ -4,6 +4,7 @@
 usage: dra_test.py GHOSTFLEET
 """
 import os
+import subprocess
 import sys
 
 import yaml
@@ -114,6 +115,35 @@ class Test:
         self.pod("g", "any", node)
         self.p.wait("it runs", lambda: self.phase("g") == "Running", 20)
         self.check("a device with a taint goes to who tolerates it", True)
+        self.own_identities()
+
+    def own_identities(self):
+        """Nodes that are their own users may publish what is theirs, remove it, and read the claims of their pods."""
+        command = [self.p.ghostfleet, "fleet", "--kubeconfig", self.p.kubeconfig, "--nodes", "2", "--name", "own", "--identity", "per-node", "--profile", "trn2.48xlarge",
+                   "--dra", "--kubelet-server", "off"]
+        self.post(CLAIMS, {"metadata": {"name": "four"}, "spec": {"devices": {
+            "requests": [{"name": "r", "exactly": {"deviceClassName": "neuron.aws.com", "count": 4}}],
+            "constraints": [{"matchAttribute": "resource.aws.com/devicegroup4_id"}]}}})
+        self.pod("training", "four")
+        uids = set()
+        for attempt in range(2):
+            with open(os.path.join(self.p.home, "own.log"), "w+") as log:
+                fleet = subprocess.Popen(command, stdout=log, stderr=log, env=self.p.env)
+                try:
+                    self.p.wait("their slices, made anew", lambda: len(self.neuron_slices() - uids) == 2, 60)
+                    self.p.wait("a pod with their devices runs", lambda: self.phase("training") == "Running", 60)
+                finally:
+                    fleet.terminate()
+                    fleet.wait(20)
+                log.seek(0)
+                text = log.read()
+            self.check("nothing is refused", "refuse" not in text and "forbidden" not in text, text[-300:] if "refuse" in text or "forbidden" in text else "")
+            uids = self.neuron_slices()
+        numbers = {int(d.split("-")[1]) // 4 for _, d in self.devices("four")}
+        self.check("four neighbours are its devices", len(self.devices("four")) == 4 and len(numbers) == 1, str(numbers))
+
+    def neuron_slices(self):
+        return {s["metadata"]["uid"] for s in self.items(RESOURCE + "/resourceslices") if s["spec"]["driver"] == "neuron.aws.com"}
 
 
 def main():
