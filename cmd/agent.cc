@@ -12,6 +12,7 @@
 #include "cmd/node_bootstrap.h"
 #include "cmd/static_pods.h"
 #include "emulator/fleet/single_node.h"
+#include "emulator/profile/device_section.h"
 #include "emulator/profile/dra_devices.h"
 #include "emulator/profile/fleet_network.h"
 #include "emulator/profile/image_file.h"
@@ -34,6 +35,7 @@ struct AgentFlags {
   uint64_t seed = 1;
   NodeServerFlags node_server;
   std::string manifests, second_pod_cidr, primary_family, vpc;
+  std::string devices;
   bool device_plugins = false, dra = false;
   EvictionFlags eviction;
 };
@@ -97,6 +99,32 @@ Status add_dra(const AgentFlags& flags, emulator::SingleNodeOptions* o) {
   return Status();
 }
 
+Status add_devices(const AgentFlags& flags, emulator::SingleNodeOptions* o) {
+  if (flags.devices.empty()) return Status();
+  auto text = read_named_file(flags.devices, 1 << 20, "--devices");
+  if (!text.ok()) return text.error();
+  auto section = emulator::parse_device_section(*text, flags.devices);
+  if (!section.ok()) return section.error();
+  if (section->dra) return invalid_argument("--devices: dra: the flag --dra says it here");
+  emulator::ProfileAccelerator accelerator;
+  if (!flags.profile.empty()) {
+    auto profiles = emulator::ProfileCatalogue::load(home_directory() + "/profiles");
+    if (!profiles.ok()) return profiles.error();
+    auto profile = profiles->find(flags.profile);
+    if (!profile.ok()) return profile.error();
+    accelerator = profile->accelerator;
+  }
+  emulator::FleetGroup group;
+  group.node = std::move(o->node);
+  const Status applied = apply_devices(*section, accelerator, &group);
+  o->node = std::move(group.node);
+  if (!applied.ok()) return applied.with_context("--devices " + flags.devices);
+  o->devices = std::move(group.devices);
+  o->pods.device_plugins = true;
+  if (section->plugin_delay) o->device_plugin_delay = *section->plugin_delay;
+  return Status();
+}
+
 Result<emulator::SingleNodeOptions> options_of(const AgentFlags& flags) {
   emulator::SingleNodeOptions o;
   if (const auto bad = kube::check_dns1123_subdomain(flags.node_name); !bad.empty())
@@ -141,6 +169,7 @@ Result<emulator::SingleNodeOptions> options_of(const AgentFlags& flags) {
     return invalid_argument("--primary-family ipv6: --second-pod-cidr with an IPv6 network is needed for it");
   GF_RETURN_IF_ERROR(add_network(flags, &o));
   GF_RETURN_IF_ERROR(add_dra(flags, &o));
+  GF_RETURN_IF_ERROR(add_devices(flags, &o));
   auto eviction = eviction_rules(flags.eviction);
   if (!eviction.ok()) return eviction.error();
   o.pods.eviction = *eviction;
@@ -258,6 +287,9 @@ void add_agent(CLI::App& app, Runner* run) {
   command->add_flag("--device-plugins", flags->device_plugins,
                     "extended resources come from device plugins: containers hold devices with ids and health (with a "
                     "profile: always)");
+  command->add_option("--devices", flags->devices,
+                      "YAML file that says how the device plugins are set up: MIG, time-slicing, absent ones, ... "
+                      "(docs/devices.md); device plugins are on with it");
   command->add_flag("--dra", flags->dra,
                     "the profile's accelerators come from a DRA driver (ResourceSlices, docs/dra.md) instead of a "
                     "device plugin");

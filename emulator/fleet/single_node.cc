@@ -49,6 +49,7 @@ Result<std::unique_ptr<SingleNode>> SingleNode::start(SingleNodeOptions options,
   if (!options.identity.zone.empty()) group.zones = {options.identity.zone};
   group.machine = options.machine;
   group.dra = std::move(options.dra);
+  group.devices = std::move(options.devices);
   f.images = std::move(options.images);
   f.groups.push_back(std::move(group));
   auto names = FleetNames::create(options.fleet_name, f.groups);

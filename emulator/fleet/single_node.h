@@ -36,7 +36,8 @@ struct SingleNodeOptions {
   // FleetOptions, with the machine's network.
   std::shared_ptr<const ImageModel> images;
   PullMachine machine;
-  std::shared_ptr<const agent::DraDevices> dra;  // FleetGroup
+  std::shared_ptr<const agent::DraDevices> dra;       // FleetGroup
+  std::shared_ptr<const agent::DeviceSetup> devices;  // FleetGroup
 };
 
 class SingleNode {

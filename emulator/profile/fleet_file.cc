@@ -61,7 +61,9 @@ GroupSpec read_group(ObjectReader* reader, const FleetSpec& f) {
   read_group_images(reader, f, &g);
   if (reader->has("devices")) {
     ObjectReader devices = reader->object("devices");
-    if (devices.has("dra")) g.dra = devices.boolean("dra", false);
+    g.devices = f.devices;
+    read_device_section(&devices, &*g.devices);
+    if (devices.has("dra")) g.dra = g.devices->dra;
     devices.finish();
   }
   reader->finish();
@@ -165,7 +167,8 @@ void read_spec(ObjectReader spec, const TextLoader& load, FleetSpec* f) {
   f->device_plugins = spec.boolean("devicePlugins", false);
   if (spec.has("devices")) {
     ObjectReader devices = spec.object("devices");
-    f->dra = devices.boolean("dra", false);
+    read_device_section(&devices, &f->devices);
+    f->dra = f->devices.dra.value_or(false);
     devices.finish();
   }
   f->eviction = read_eviction(&spec);
@@ -208,6 +211,17 @@ Status add_dra(const FleetSpec& f, const GroupSpec& g, const Profile& profile, c
   group->dra = std::move(*devices);
   remove_plugin_resources(*group->dra, &group->node);
   return Status();
+}
+
+// What the fleet says of GPUs is not meant for groups without.
+Status add_devices(const FleetSpec& f, const GroupSpec& g, const Profile& profile, const std::string& name,
+                   FleetGroup* group) {
+  DeviceSection section = g.devices.value_or(f.devices);
+  const auto is_gpu = [](const auto& resource) { return resource.first == agent::kGpuResource; };
+  const agent::StringPairs& capacity = group->node.capacity;
+  if (!g.devices && std::none_of(capacity.begin(), capacity.end(), is_gpu))
+    section.config.mig = agent::MigStrategy::kNone;
+  return apply_devices(section, profile.accelerator, group).with_context(name);
 }
 
 }  // namespace
@@ -290,6 +304,8 @@ Result<FleetOptions> make_fleet_options(const FleetSpec& spec, const ProfileCata
     group.machine = pull_machine(group.node, profile->bandwidth_mbps);
     group.pull = g.pull;
     GF_RETURN_IF_ERROR(add_dra(spec, g, *profile, name, &group));
+    GF_RETURN_IF_ERROR(add_devices(spec, g, *profile, name, &group));
+    o.pods.device_plugins = o.pods.device_plugins || group.devices != nullptr;
     o.groups.push_back(std::move(group));
   }
   if (spec.vpc != nullptr) {

@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "emulator/fleet/fleet.h"
 #include "emulator/profile/behavior_file.h"
+#include "emulator/profile/device_section.h"
 #include "emulator/profile/profile.h"
 
 namespace ghostfleet::emulator {
@@ -26,9 +27,10 @@ struct GroupSpec {
   std::vector<std::string> zones;
   std::string name_template;
   ProfileOverrides overrides;
-  bool own_range = false;           // network {ipam: range}: its pods do not use the fleet's VPC
-  std::optional<PullOptions> pull;  // what differs from the fleet's images
-  std::optional<bool> dra;          // unset: as the fleet
+  bool own_range = false;                // network {ipam: range}: its pods do not use the fleet's VPC
+  std::optional<PullOptions> pull;       // what differs from the fleet's images
+  std::optional<bool> dra;               // unset: as the fleet
+  std::optional<DeviceSection> devices;  // over the fleet's; unset: as the fleet
 };
 
 // An event is one more write for a node, and an object that stays for an hour: too much of a good thing in large
@@ -49,6 +51,7 @@ struct FleetSpec {
   std::optional<ImageModel> images;  // how they are pulled; unset: by image_rules alone
   bool commands = false;             // agent::PodOptions::commands
   bool device_plugins = false;       // agent::PodOptions
+  DeviceSection devices;             // of groups that say nothing of it
   bool dra = false;                  // accelerators come from a DRA driver, not from a device plugin
   agent::EvictionRules eviction;
   std::string second_pod_cidr;  // FleetOptions
