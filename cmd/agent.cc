@@ -180,6 +180,9 @@ Result<emulator::SingleNodeOptions> options_of(const AgentFlags& flags) {
 }
 
 Status set_plugin_delay(const std::string& text, emulator::SingleNodeOptions* options) {
+  if (text.empty() && options->device_plugin_delay < Duration(0) && options->pods.device_plugins)
+    std::printf(
+        "extended resources of an existing Node are kept (as a kubelet without its checkpoint: --plugin-delay)\n");
   if (text.empty()) return Status();
   Duration delay{0};
   if (!parse_duration(text, &delay) || delay.count() < 0)
