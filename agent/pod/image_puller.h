@@ -37,6 +37,9 @@ class ImagePuller {
 
   // Whether the image is on the node. Asked when a container is to be made from it: it counts as a use.
   virtual bool present(std::string_view image, TimePoint now) = 0;
+  // The same for a container that must not pull it (imagePullPolicy Never): what is merely taken as there is not
+  // enough.
+  virtual bool present_unpulled(std::string_view image, TimePoint now) { return present(image, now); }
   // Begins a pull; gives the time it ends at, or kPullEndIsTold: then PodManager::on_image_pulled(ticket) is called,
   // never inside this call.
   virtual TimePoint begin(PullTicket ticket, std::string_view image, TimePoint now) = 0;

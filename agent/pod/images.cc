@@ -118,10 +118,24 @@ const ImageRule* NodeImages::rule_of(std::string_view image) const {
   return nullptr;
 }
 
+bool NodeImages::was_used(std::string_view image) const {
+  return std::find(used_.begin(), used_.end(), hash_text(image)) != used_.end();
+}
+
+void NodeImages::note_use(std::string_view image) {
+  if (!was_used(image)) used_.push_back(hash_text(image));
+}
+
 bool NodeImages::present(std::string_view image, TimePoint) {
   const ImageRule* rule = rule_of(image);
-  if (rule == nullptr || (rule->error.empty() && rule->pull == Duration(0))) return true;
-  return std::find(pulled_.begin(), pulled_.end(), hash_text(image)) != pulled_.end();
+  if (rule != nullptr && (!rule->error.empty() || rule->pull != Duration(0))) return was_used(image);
+  // Nobody says how long its pull takes: it is as good as there, and from now on it is.
+  note_use(image);
+  return true;
+}
+
+bool NodeImages::present_unpulled(std::string_view image, TimePoint now) {
+  return rule_of(image) != nullptr ? present(image, now) : was_used(image);
 }
 
 // The time in the queue is in it.
@@ -138,10 +152,10 @@ PullResult NodeImages::end(PullTicket, std::string_view image, TimePoint now) {
   return {{}, rule != nullptr ? rule->pull : Duration(0), size_of(image)};
 }
 
-void NodeImages::adopt(std::string_view image, TimePoint now) {
+void NodeImages::adopt(std::string_view image, TimePoint) {
   const ImageRule* rule = rule_of(image);
   const bool fails = rule != nullptr && !rule->error.empty();
-  if (!fails && !present(image, now)) pulled_.push_back(hash_text(image));
+  if (!fails) note_use(image);
 }
 
 std::string NodeImages::pull_error(std::string_view image, const ImageRule& rule) {

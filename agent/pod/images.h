@@ -2,7 +2,7 @@
 // PodOptions.
 //
 // Pulls of one node come one after the other, as a kubelet's do by default.
-// Thread rule: the node's thread. Memory: 8 bytes for each image pulled by a rule with a time.
+// Thread rule: the node's thread. Memory: 8 bytes for each image that was used.
 #pragma once
 
 #include <string>
@@ -30,6 +30,7 @@ class NodeImages final : public ImagePuller {
   explicit NodeImages(const PodOptions& options) : options_(&options) {}
 
   bool present(std::string_view image, TimePoint now) override;
+  bool present_unpulled(std::string_view image, TimePoint now) override;
   TimePoint begin(PullTicket ticket, std::string_view image, TimePoint now) override;
   PullResult end(PullTicket ticket, std::string_view image, TimePoint now) override;
   void adopt(std::string_view image, TimePoint now) override;
@@ -40,10 +41,12 @@ class NodeImages final : public ImagePuller {
 
  private:
   const ImageRule* rule_of(std::string_view image) const;
+  bool was_used(std::string_view image) const;
+  void note_use(std::string_view image);
 
   const PodOptions* options_;
   TimePoint free_at_;
-  std::vector<uint64_t> pulled_;
+  std::vector<uint64_t> used_;  // hashes of the images that were pulled or run here
 };
 
 }  // namespace ghostfleet::agent

@@ -212,6 +212,7 @@ void Manager::update_pod(Pod& pod, const Json& json) {
   take_claims(pod, json);
   const bool takes_specs = pod.stage == Stage::kActive && !pod.deleting && pod.work != Work::kAdmitting;
   if (takes_specs && (pod.generation != before || relabelled)) take_new_spec(pod, json);
+  if (pod.generation != before) retry_pending_resize(pod);
   if (pod.stage == Stage::kActive && gates_of(pod) != gates) request_sync(pod, host_.now());
   note_drift(pod, find_drift(pod, json));
   settle(pod);

@@ -139,6 +139,8 @@ class Manager final : public PodManager {
 
   // connecting.cc
   bool connect(Pod& pod);
+  std::string hostname_problem(const Pod& pod) const;
+  static void fail_pass(Pod& pod, Duration delay);
   void disconnect(Pod& pod);
   bool adopt_from_network(Pod& pod, std::string_view ip);
   bool needs_network(const Pod& pod) const;
@@ -207,6 +209,7 @@ class Manager final : public PodManager {
   static void reset_backoffs(Pod& pod, const PodTemplate& old, const PodTemplate& fresh);
   bool resources_differ(const PodTemplate& a, const PodTemplate& b) const;
   void consider_resize(Pod& pod);
+  void retry_pending_resize(Pod& pod);
   void grant_resize(Pod& pod);
   void hold_resize(Pod& pod, const std::string& reason, const std::string& message);
   bool actuate_resize(Pod& pod);

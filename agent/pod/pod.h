@@ -56,6 +56,7 @@ enum class Why : unsigned char {
   kInvalidImageName,
   kConfigError,  // a variable's object is missing
   kNoKey,        // or a key in it
+  kBadSpec,      // ContainerSpec::config_error
   kNotRoot,
   kPostStartHook,
   kCrashLoop,

@@ -153,6 +153,41 @@ TEST_P(PodLifeTest, ReadinessIsLostAgain) {
   EXPECT_EQ(get_int(container("a"), "restartCount"), 0);
 }
 
+TEST_P(PodLifeTest, AnImageThatMayNotBePulledMustHaveBeenUsed) {
+  const auto image_of = [](std::string_view name, std::string_view policy) {
+    return pod_of(name, R"([{"name":"c","image":"x:1","imagePullPolicy":")" + std::string(policy) + R"("}])");
+  };
+  cluster_.create(image_of("a", "Never"));
+  cluster_.run_for(std::chrono::seconds(5));
+  EXPECT_EQ(get_string(container("a"), "state.waiting.reason"), "ErrImageNeverPull");
+  cluster_.create(image_of("b", "IfNotPresent"));
+  cluster_.run_for(std::chrono::seconds(20));
+  EXPECT_TRUE(ready("a"));
+}
+
+TEST_P(PodLifeTest, AnInitContainerOfWhichOnlyTheCodeIsToldEndsAtOnce) {
+  cluster_.create(pod_of("a", R"([{"name":"c","image":"x"}])", R"(,"initContainers":[{"name":"i","image":"x"}])",
+                         R"({"behavior.ghostfleet.dev/i":"exit=0"})"));
+  cluster_.run_for(std::chrono::milliseconds(900));
+  EXPECT_TRUE(ready("a"));
+}
+
+TEST(PodLifeFull, ANameTooLongForTheKernelKeepsThePodFromStarting) {
+  FakeCluster::Options options;
+  options.pods.full_fidelity = true;
+  FakeCluster cluster(options);
+  const auto named = [](const std::string& pod, const std::string& host) {
+    return pod_of(pod, R"([{"name":"c","image":"x"}])",
+                  R"(,"setHostnameAsFQDN":true,"subdomain":"s","hostname":")" + host + "\"");
+  };
+  cluster.create(named("short", "h"));
+  cluster.create(named("long", std::string(50, 'h')));
+  cluster.run_for(std::chrono::seconds(5));
+  EXPECT_EQ(cluster.text("short", "status.phase"), "Running");
+  EXPECT_EQ(cluster.text("long", "status.phase"), "Pending");
+  EXPECT_THAT(cluster.events("long"), Contains(HasSubstr("s.default.svc.cluster.local is too long (64 characters")));
+}
+
 TEST(PodLifeFull, AMissingKeyIsNamed) {
   FakeCluster::Options options;
   options.pods.full_fidelity = true;

@@ -53,6 +53,7 @@ struct PodOptions {
                                         {"*slow*", std::chrono::seconds(5), ""}};
   std::string runtime_name = "containerd";
   std::string cluster_dns = "10.96.0.10";  // first of a pod's name servers
+  std::string cluster_domain = "cluster.local";
   EvictionRules eviction;
   // Extended resources come from device plugins: containers hold devices with ids, whose health their status tells.
   bool device_plugins = false;

@@ -158,16 +158,25 @@ std::string render_requests(const Json& container) {
   return out;
 }
 
-Amounts pod_requests(const Json& pod) {
+namespace {
+
+List requests_with_overhead(const Json& pod) {
   List list = whole_requests(pod);
   add(read_list(pod, "spec.overhead"), &list);
+  return list;
+}
+
+}  // namespace
+
+Amounts pod_requests(const Json& pod) {
+  const List list = requests_with_overhead(pod);
   Amounts out;
   for (const auto& [key, q] : list) out.emplace_back(key, std::max<int64_t>(to_amount(key, q), 0));
   return out;
 }
 
 std::string render_pod_allocated(const Json& pod) {
-  const List list = whole_requests(pod);
+  const List list = requests_with_overhead(pod);
   std::string out;
   if (!list.empty()) append_list(list, &out);
   return out;

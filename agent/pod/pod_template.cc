@@ -55,6 +55,16 @@ ProbeWord word_of(std::string_view first_word) {
   return first_word == "started" ? ProbeWord::kStarted : ProbeWord::kNone;
 }
 
+// A port that is named, but not among the container's.
+std::string unknown_port(const Json& container, const Json* port) {
+  if (port == nullptr || !port->is_string()) return {};
+  const std::string_view name = port->get_string();
+  for (const Json& known : array_or_empty(container, "ports")) {
+    if (get_string(known, "name") == name) return {};
+  }
+  return std::string(name);
+}
+
 ProbeSpec read_probe(const Json& container, std::string_view field, ProbeWord role) {
   ProbeSpec probe;
   const Json* json = kube::find_key(container, field);
@@ -64,8 +74,10 @@ ProbeSpec read_probe(const Json& container, std::string_view field, ProbeWord ro
   const auto has = [&](std::string_view key) { return kube::find_key(*json, key) != nullptr; };
   if (has("httpGet")) {
     probe.handler = ProbeHandler::kHttp;
+    probe.unknown_port = unknown_port(container, kube::find_path(*json, "httpGet.port"));
   } else if (has("tcpSocket")) {
     probe.handler = ProbeHandler::kTcp;
+    probe.unknown_port = unknown_port(container, kube::find_path(*json, "tcpSocket.port"));
   } else if (has("grpc")) {
     probe.handler = ProbeHandler::kGrpc;
   } else {
@@ -131,6 +143,52 @@ void read_variables(const Json& container, ContainerSpec* out) {
   }
 }
 
+bool has_container(const Json& pod, std::string_view name) {
+  const auto named = [&](const Json& c) { return get_string(c, "name") == name; };
+  const JsonArray& regular = array_or_empty(pod, "spec.containers");
+  const JsonArray& init = array_or_empty(pod, "spec.initContainers");
+  return std::any_of(regular.begin(), regular.end(), named) || std::any_of(init.begin(), init.end(), named);
+}
+
+// A variable that tells the resources of a container which the pod has not.
+std::string stray_resource_field(const Json& pod, const Json& container) {
+  for (const Json& env : array_or_empty(container, "env")) {
+    const std::string_view of = get_string(env, "valueFrom.resourceFieldRef.containerName");
+    if (!of.empty() && !has_container(pod, of)) return "container " + std::string(of) + " not found";
+  }
+  return {};
+}
+
+// The first $(NAME) in a sub path whose variable the container has not.
+std::string unset_name(std::string_view text, const Json& container) {
+  for (size_t at = text.find("$("); at != std::string_view::npos; at = text.find("$(", at)) {
+    const size_t end = text.find(')', at);
+    if (end == std::string_view::npos) return {};
+    const std::string_view name = text.substr(at + 2, end - at - 2);
+    const bool escaped = at > 0 && text[at - 1] == '$';
+    const JsonArray& env = array_or_empty(container, "env");
+    const auto same = [&](const Json& e) { return get_string(e, "name") == name; };
+    if (!escaped && std::none_of(env.begin(), env.end(), same)) return std::string(name);
+    at = end;
+  }
+  return {};
+}
+
+// Whether envFrom has it only the objects could tell.
+std::string stray_sub_path(const Json& container) {
+  if (!array_or_empty(container, "envFrom").empty()) return {};
+  for (const Json& mount : array_or_empty(container, "volumeMounts")) {
+    const std::string name = unset_name(get_string(mount, "subPathExpr"), container);
+    if (!name.empty()) return "missing value for " + name;
+  }
+  return {};
+}
+
+std::string read_config_error(const Json& pod, const Json& container) {
+  std::string out = stray_resource_field(pod, container);
+  return out.empty() ? stray_sub_path(container) : out;
+}
+
 std::string render_mounts(const Json& container, std::string_view token_volume) {
   std::string out;
   for (const Json& mount : array_or_empty(container, "volumeMounts")) {
@@ -186,25 +244,30 @@ void add_problems(std::string key, const std::vector<std::string>& problems, std
 }
 
 // What a rule says stands between the defaults and the annotation. Default: runs until stopped; an init container, and
-// what a Job owns, ends with 0 after a second. `told`: the command line need not be asked.
+// what a Job owns, ends with 0 after a second when nobody says how it ends. `told`: the command line need not be asked.
 Script read_script(const Json& pod, const Json& json, const ContainerSpec& container, bool job,
                    const BehaviorRules* rules, bool* told, PodTemplate* out) {
-  Script defaults;
-  if ((job && !container.init) || (container.init && !container.sidecar)) {
-    defaults.exits = {0};
-    defaults.after = std::chrono::seconds(1);
-  }
   const int rule = rules != nullptr ? rules->find(pod, json) : -1;
-  if (rule >= 0) defaults = rules->apply(rule, std::move(defaults));
+  const Histograms* histograms = rules != nullptr ? &rules->histograms() : nullptr;
   *told = rule >= 0 && rules->tells_course(rule);
   const Json* annotations = kube::find_path(pod, "metadata.annotations");
   const std::string key = std::string(kBehaviorPrefix) + container.name;
   const Json* text = annotations != nullptr ? kube::find_key(*annotations, key) : nullptr;
-  if (text == nullptr || !text->is_string()) return defaults;
+  const bool annotated = text != nullptr && text->is_string();
+  Script defaults = rule >= 0 ? rules->apply(rule, {}) : Script{};
+  const bool ends = (job && !container.init) || (container.init && !container.sidecar);
+  const bool says_how =
+      !(annotated ? parse_script(text->get_string(), defaults, nullptr, histograms) : defaults).exits.empty();
+  if (ends && !says_how) {
+    Script presumed;
+    presumed.exits = {0};
+    presumed.after = std::chrono::seconds(1);
+    defaults = rule >= 0 ? rules->apply(rule, std::move(presumed)) : std::move(presumed);
+  }
+  if (!annotated) return defaults;
   *told = true;
   std::vector<std::string> problems;
-  Script script = parse_script(text->get_string(), std::move(defaults), &problems,
-                               rules != nullptr ? &rules->histograms() : nullptr);
+  Script script = parse_script(text->get_string(), std::move(defaults), &problems, histograms);
   const std::string instead =
       rule < 0 ? std::string("the default is used") : "what behaviorRules[" + std::to_string(rule) + "] says is used";
   add_problems(key, problems, instead, out);
@@ -292,6 +355,7 @@ ContainerSpec read_container(const Json& pod, const Json& json, bool init, Resta
   read_not_root(pod, json, &c);
   read_resize_policy(json, &c);
   read_variables(json, &c);
+  c.config_error = read_config_error(pod, json);
   c.resources = render_resources(json);
   c.running_resources = render_running_resources(pod, json);
   c.allocated = render_requests(json);
@@ -337,16 +401,24 @@ void read_volumes(const Json& pod, std::string_view token_volume, PodTemplate* o
   }
 }
 
-void read_host_ports(const Json& pod, PodTemplate* out) {
-  for (const Json& container : array_or_empty(pod, "spec.containers")) {
-    for (const Json& port : array_or_empty(container, "ports")) {
-      const int64_t number = get_int(port, "hostPort");
-      if (number <= 0 || number > 65535) continue;
-      const std::string_view protocol = get_string(port, "protocol");
-      out->host_ports.push_back({static_cast<int>(number), std::string(protocol.empty() ? "TCP" : protocol),
-                                 std::string(get_string(port, "hostIP"))});
-    }
+void add_host_ports(const Json& container, PodTemplate* out) {
+  for (const Json& port : array_or_empty(container, "ports")) {
+    // In the node's network a container's ports are the node's.
+    const int64_t other = out->host_network ? get_int(port, "containerPort") : 0;
+    const int64_t number = get_int(port, "hostPort", other);
+    if (number <= 0 || number > 65535) continue;
+    const std::string_view protocol = get_string(port, "protocol");
+    out->host_ports.push_back({static_cast<int>(number), std::string(protocol.empty() ? "TCP" : protocol),
+                               std::string(get_string(port, "hostIP"))});
   }
+}
+
+// Those of init containers count only while they stay, as sidecars do.
+void read_host_ports(const Json& pod, PodTemplate* out) {
+  for (const Json& container : array_or_empty(pod, "spec.initContainers")) {
+    if (get_string(container, "restartPolicy") == "Always") add_host_ports(container, out);
+  }
+  for (const Json& container : array_or_empty(pod, "spec.containers")) add_host_ports(container, out);
 }
 
 void read_empty_dirs(const Json& pod, PodTemplate* out) {
@@ -472,6 +544,10 @@ std::shared_ptr<const PodTemplate> make_template(const Json& pod, bool commands,
   out->active_deadline_seconds = std::clamp<int64_t>(get_int(pod, "spec.activeDeadlineSeconds", 0), 0, 1000000000);
   out->priority = get_int(pod, "spec.priority");
   out->host_network = get_bool(pod, "spec.hostNetwork");
+  if (get_bool(pod, "spec.setHostnameAsFQDN")) {
+    out->full_hostname = {true, std::string(get_string(pod, "spec.hostname")),
+                          std::string(get_string(pod, "spec.subdomain"))};
+  }
   out->service_account = get_string(pod, "spec.serviceAccountName");
   if (out->service_account.empty()) out->service_account = "default";
   for (const Json& gate : array_or_empty(pod, "spec.readinessGates")) {

@@ -44,6 +44,7 @@ struct ProbeSpec {
   int success_threshold = 1;
   std::optional<ProbeWindow> window;  // told by the command model; counts before the word
   int64_t grace_seconds = -1;         // of the stop that its failure leads to; -1: the pod's
+  std::string unknown_port;           // a name that no port of its container has: it cannot be asked
 };
 
 // What is run when a container has started, or before it is stopped.
@@ -104,6 +105,7 @@ struct ContainerSpec {
   bool not_root = false;             // runAsNonRoot, but its user is root
   bool root_by_spec = false;         // because runAsUser says so
   std::vector<ObjectRef> variables;  // needed by env and envFrom
+  std::string config_error;          // what in the spec alone keeps it from being made; empty: nothing
   Script script;
   Amount memory_request, storage_request, storage_limit;
   std::vector<std::pair<std::string, uint32_t>> devices;    // extended resources that it asks for
@@ -115,6 +117,12 @@ struct ContainerSpec {
   std::string mounts;     // empty: none
 };
 inline constexpr char kSuffixMark = '\x01';
+
+// Of a pod with setHostnameAsFQDN. No hostname: the pod's name.
+struct FullHostname {
+  bool wanted = false;
+  std::string hostname, subdomain;
+};
 
 struct HostPort {
   int port = 0;
@@ -144,6 +152,7 @@ struct PodTemplate {
   std::vector<ObjectRef> volumes;
   std::vector<std::string> pull_secrets;
   std::vector<HostPort> host_ports;
+  FullHostname full_hostname;
   Amounts requests;
   Amount memory_request;             // of the pod as a whole (spec.resources); 0: none
   Amount storage_limit;              // what its containers' limits of ephemeral-storage add up to; 0: none

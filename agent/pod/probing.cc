@@ -1,5 +1,7 @@
 // Probes, as far as the words of a container's script tell their results: a probe is asked only while its result can
 // still change, so that a pod whose probes pass costs nothing.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "agent/pod/manager.h"
@@ -26,9 +28,15 @@ std::string_view failure_text(ProbeHandler handler) {
   return "not yet\n";
 }
 
+std::string probe_error(ProbeKind kind, const ProbeSpec& probe) {
+  return fmt::format("{} probe errored and resulted in unknown state: strconv.Atoi: parsing \"{}\": invalid syntax",
+                     probe_name(kind), probe.unknown_port);
+}
+
 }  // namespace
 
 bool Manager::passes(const Script& script, const ProbeSpec& probe, Duration age) {
+  if (!probe.unknown_port.empty()) return false;
   const Duration fail = probe_fails_from(script, probe);
   return age >= probe_passes_from(script, probe) && (fail == Duration(0) || age < fail);
 }
@@ -59,7 +67,7 @@ void Manager::prepare_probes(Pod& pod, size_t index) {
   };
   run.now.started = !has(ProbeKind::kStartup) || passes_now(ProbeKind::kStartup);
   // One that replaces a running container counts as started until its startup probe has its turn.
-  run.stale_started = full() && !run.now.started && run.shown.state == RunState::kRunning && run.shown.started;
+  run.stale_started = !run.now.started && run.shown.state == RunState::kRunning && run.shown.started;
   run.now.started |= run.stale_started;
   const bool passes_ready = !has(ProbeKind::kReadiness) || passes_now(ProbeKind::kReadiness);
   run.now.ready = run.now.started && passes_ready && (!spec.init || spec.sidecar);
@@ -111,7 +119,7 @@ void Manager::begin_probe(Pod& pod, size_t index, ProbeKind kind) {
   ContainerRun& run = pod.runs[index];
   const TimePoint now = host_.now();
   const Script& script = script_of(pod, index);
-  const bool may_fail = probe_fails_from(script, probe) > Duration(0);
+  const bool may_fail = probe_fails_from(script, probe) > Duration(0) || !probe.unknown_port.empty();
   if (run.probing == nullptr) run.probing = std::make_unique<Probing>();
   TimePoint& due = run.probing->due[static_cast<int>(kind)];
   if (kind == ProbeKind::kReadiness && !run.now.ready) {
@@ -163,6 +171,7 @@ ProbeTally Manager::uncounted(const Pod& pod, size_t index, ProbeKind kind, Time
   const int k = static_cast<int>(kind);
   if (run.probing == nullptr || run.probing->counted[k] == kNever) return {};
   const ProbeSpec& probe = pod.spec->containers[index].probes[k];
+  if (!probe.unknown_port.empty()) return {};
   const TimePoint started = started_time(run);
   // The initial delay counts from the second in which the container started.
   const Duration into_second{run.now.started_at.ns % 1000000000};
@@ -240,6 +249,11 @@ void Manager::probe(Pod& pod, size_t index, ProbeKind kind) {
   if (std::chrono::seconds(seconds_up(run)) < probe.initial_delay) return;
   // The others wait until the container has started.
   if (kind != ProbeKind::kStartup && !run.now.started) return;
+  // A question that cannot be asked has no answer: nothing changes.
+  if (!probe.unknown_port.empty()) {
+    tell(pod, true, "Unhealthy", probe_error(kind, probe), static_cast<int>(index));
+    return;
+  }
   if (passes(script_of(pod, index), probe, age_of(run))) {
     probe_passed(pod, index, kind);
   } else {

@@ -150,6 +150,12 @@ void Manager::consider_resize(Pod& pod) {
   request_sync(pod, host_.now());
 }
 
+// A resize that is held back is looked at with every other change of the spec, the pod's deletion too.
+void Manager::retry_pending_resize(Pod& pod) {
+  const Resizing* r = pod.extras != nullptr ? pod.extras->resizing.get() : nullptr;
+  if (r != nullptr && r->pending.generation != 0) consider_resize(pod);
+}
+
 void Manager::grant_resize(Pod& pod) {
   Resizing& r = *pod.extras->resizing;
   if (r.in_force == nullptr) r.in_force = r.granted;

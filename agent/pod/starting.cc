@@ -16,8 +16,7 @@ Duration Manager::error_delay() { return host_.rng().between(std::chrono::second
 Manager::Start Manager::fail(Pod& pod, size_t index, Why why, Duration delay, uint8_t detail) {
   pod.runs[index].reason = why;
   pod.runs[index].reason_detail = detail;
-  pod.pass_delay = pod.pass_failed ? std::min(pod.pass_delay, delay) : delay;
-  pod.pass_failed = true;
+  fail_pass(pod, delay);
   return Start::kFailed;
 }
 
@@ -28,11 +27,14 @@ Manager::Start Manager::start(Pod& pod, size_t index) {
   run.tried = true;
   if (const Start image = ensure_image(pod, index); image != Start::kStarted) return image;
   if (const Start objects = ensure_objects(pod, index); objects != Start::kStarted) return objects;
-  if (pod.spec->containers[index].not_root) {
+  const auto refuse = [&](Why why, const std::string& error) {
     run.image_ready = run.objects_ready = false;
-    tell(pod, true, "Failed", "Error: " + not_root_failure(pod, index), static_cast<int>(index));
-    return fail(pod, index, Why::kNotRoot, error_delay());
-  }
+    tell(pod, true, "Failed", "Error: " + error, static_cast<int>(index));
+    return fail(pod, index, why, error_delay());
+  };
+  const ContainerSpec& spec = pod.spec->containers[index];
+  if (!spec.config_error.empty()) return refuse(Why::kBadSpec, spec.config_error);
+  if (spec.not_root) return refuse(Why::kNotRoot, not_root_failure(pod, index));
   if (const Start devices = prepare_devices(pod, index); devices != Start::kStarted) return devices;
   create_container(pod, index);
   return begin_post_start(pod, index) ? Start::kBusy : Start::kStarted;
@@ -73,8 +75,10 @@ Manager::Start Manager::ensure_image(Pod& pod, size_t index) {
     tell(pod, true, "Failed", "Error: InvalidImageName", container);
     return fail(pod, index, Why::kInvalidImageName, error_delay());
   }
-  const bool present = images_.present(spec.image, host_.now());
-  if (spec.pull_policy == PullPolicy::kNever && !present) {
+  const bool must_be_there = spec.pull_policy == PullPolicy::kNever;
+  const bool present =
+      must_be_there ? images_.present_unpulled(spec.image, host_.now()) : images_.present(spec.image, host_.now());
+  if (must_be_there && !present) {
     tell(pod, true, "ErrImageNeverPull",
          fmt::format("Container image \"{}\" is not present with pull policy of Never", spec.image), container);
     tell(pod, true, "Failed", "Error: ErrImageNeverPull", container);

@@ -151,9 +151,10 @@ namespace {
 void take_looks(Pod& pod) {
   for (size_t i = 0; i < pod.runs.size(); ++i) {
     ContainerRun& run = pod.runs[i];
-    // Of init containers only the newest attempt is kept: what was told as the last state stays so.
+    // Where only the newest attempt is kept (of init containers always), what was told as the last state stays so.
     const bool waited = run.now.state == RunState::kExited && run.shown.why != Why::kNone;
-    if (pod.deleting && waited && pod.spec->containers[i].init) run.now.last = run.now.end;
+    const bool single = pod.spec->containers[i].init || !run.now.last.known;
+    if (pod.deleting && waited && single) run.now.last = run.now.end;
     run.shown = run.now;
     const bool waits = run.now.state == RunState::kAbsent ||
                        (run.now.state == RunState::kExited && will_restart(pod.spec->containers[i], run.now.end.code));
@@ -333,6 +334,7 @@ std::string waiting_reason(Why why) {
     case Why::kConfigError:
     case Why::kNoKey:
     case Why::kNotPrepared:
+    case Why::kBadSpec:
     case Why::kNotRoot: return "CreateContainerConfigError";
     case Why::kPostStartHook: return "PostStartHookError";
     case Why::kCrashLoop: return "CrashLoopBackOff";
@@ -393,6 +395,7 @@ std::string waiting_message(const Pod& pod, size_t index) {
   if (look.why == Why::kNoKey && look.detail < spec.variables.size()) {
     return missing_key(spec.variables[look.detail], pod.ns());
   }
+  if (look.why == Why::kBadSpec) return spec.config_error;
   if (look.why == Why::kInvalidImageName) return bad_image_name(spec.image);
   if (look.why == Why::kNotRoot) return not_root_failure(pod, index);
   if (look.why == Why::kNotPrepared) return pod.extras != nullptr ? pod.extras->pull_error(index) : std::string();

@@ -134,7 +134,12 @@ void Manager::finish(Pod& pod) {
   compute_status(pod, host_.wall_now());
   const bool never_ran = compute_phase(pod) == Phase::kPending;
   pod.stage = Stage::kFinished;
-  if (pod.extras != nullptr) pod.extras->resizing.reset();
+  // What was never granted it never had.
+  if (pod.extras != nullptr && pod.extras->resizing != nullptr) {
+    Resizing& r = *pod.extras->resizing;
+    r.in_force.reset();
+    r.pending = r.progress = {};
+  }
   for (ContainerRun& run : pod.runs) {
     run.probing.reset();
     run.exit_due = kNever;

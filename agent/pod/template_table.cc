@@ -64,12 +64,11 @@ class Printer {
   // The parts of the spec that say which pod it is, not what it does.
   void spec(const Json& spec) {
     if (!spec.is_object()) return;
+    const bool named_in_full = kube::get_bool(spec, "setHostnameAsFQDN");
     for (const auto& [key, item] : spec.get_object()) {
       const std::string_view k = key;
-      if (k == "nodeName" || k == "hostname" || k == "subdomain" || k == "affinity" || k == "tolerations" ||
-          k == "topologySpreadConstraints") {
-        continue;
-      }
+      if (k == "nodeName" || k == "affinity" || k == "tolerations" || k == "topologySpreadConstraints") continue;
+      if (!named_in_full && (k == "hostname" || k == "subdomain")) continue;
       text(k);
       value(item, 1);
     }

@@ -104,7 +104,7 @@ void Manager::sync(Pod& pod) {
   finish_resize(pod);
   compute_and_compare(pod, host_.wall_now(), full(), context());
   begin_fresh_probes(pod);
-  if (full()) ask_readiness(pod);
+  ask_readiness(pod);
   if (first || pod.deadline_due == kNever) check_deadline(pod);
   if (pod.stage != Stage::kActive) return;
   if (is_terminal(compute_phase(pod))) {
@@ -308,8 +308,11 @@ void Manager::finish_pass(Pod& pod) {
     request_sync(pod, tick_after(now + pod.pass_delay));
     if (changed) request_sync(pod, tick_after(now));
   } else if (changed || pod.sync_pending) {
-    // The runtime is looked at once more after a pass that went well.
+    // The runtime is looked at once more after a pass that went well: what ended at once is seen.
     pod.sync_pending = false;
+    for (size_t i = 0; i < pod.runs.size(); ++i) {
+      if (pod.runs[i].exit_due <= now) container_exits(pod, i);
+    }
     // A regular look sees what was started once more.
     if (changed && full()) request_sync(pod, tick_after(now + kLookTakes));
     sync(pod);

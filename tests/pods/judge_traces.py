@@ -27,8 +27,9 @@ KNOWN = {
 # Light fidelity asks for no tokens, takes other objects as there, and asks probes only when their answer can change something.
 LIGHT_ACCEPTED = {
     "no-configmap", "no-secret", "env-no-key", "volume-no-key", "pvc-missing", "no-pull-secret", "deadline-mount", "delete-env", "delete-mounting",
-    "env-late", "env-second", "init-no-key", "items-late", "projected-missing", "volume-late",  # objects
-    "probe-all", "side-ready", "startup-delay",  # probes
+    "env-late", "env-second", "init-no-key", "items-late", "projected-missing", "volume-late", "env-from-missing", "env-from-secret", "env-secret-init",
+    "env-side", "projected-key", "volumes-two-missing",  # objects
+    "probe-all", "side-ready",  # probes
     "deadline-crash",  # an end in two steps is one
     "deadline-image",  # whether a second pull comes before the deadline is chance
     "delete-pulling",  # the pod is gone before its last events were sent

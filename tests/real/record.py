@@ -1,8 +1,9 @@
 """Records what one node does for each pod of tests/data/traces/pods: one recording a pod, cut out of the API server's audit log.
 
 A pod file is JSON: {"about", "pod", "objects": [{"kind", "object"}], "acts": [...], "alone": true, "free": true, "static": true}. Objects (kind: the
-plural in the path) are there before the pod; pods among them have run for some seconds. A "static" pod is a manifest in the node's folder; its mirror is
-what is recorded. An act has "at", seconds after creation, and "verb":
+plural in the path) are there before the pod; pods among them have run for some seconds. "api" is the path of those that are in no namespace; one of kind
+"nodes" is a merge patch of the node. A "static" pod is a manifest in the node's folder; its mirror is what is recorded. An act has "at", seconds after
+creation, and "verb":
   delete ["grace"]            the pod; grace 0 takes it away at once
   evict                       the pod, through the API's eviction
   patch "patch" ["subresource"]  the pod, as a strategic merge patch
@@ -65,8 +66,11 @@ class Recorder:
     def play(self, file, start):
         time.sleep(max(0, start - time.time()))
         for o in file.objects:
-            self.call("POST", self.base + o["kind"], o["object"])
-        if any(o["kind"] == "pods" for o in file.objects):
+            if o["kind"] == "nodes":
+                self.patch_node(o["object"])
+            else:
+                self.call("POST", o.get("api", self.base) + o["kind"], o["object"])
+        if any(o["kind"] in ("pods", "nodes") for o in file.objects):
             time.sleep(HEAD_START)
         if file.static:
             self.write_manifest(file)
@@ -76,6 +80,9 @@ class Recorder:
         for act in file.acts:
             time.sleep(max(0, file.created + act["at"] - time.time()))
             self.act(file, act)
+
+    def patch_node(self, patch):
+        self.call("PATCH", "/api/v1/nodes/" + self.node, patch, "application/merge-patch+json")
 
     def manifest_path(self, file):
         return os.path.join(self.manifests, file.stem + ".json")
@@ -102,7 +109,7 @@ class Recorder:
         elif act["verb"] == "withdraw":
             os.unlink(self.manifest_path(file))
         elif act["verb"] == "node":
-            self.call("PATCH", "/api/v1/nodes/" + self.node, act["patch"], "application/merge-patch+json")
+            self.patch_node(act["patch"])
         else:
             self.errors.append(f"{file.name}: unknown verb {act['verb']}")
 

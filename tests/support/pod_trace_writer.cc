@@ -16,7 +16,7 @@ using ghostfleet::kube::Json;
 using ghostfleet::test::FakeCluster;
 
 constexpr double kWindow = 100;
-constexpr double kHeadStart = 5;  // of other pods, as record.py gives them
+constexpr double kHeadStart = 5;  // of other pods and changes of the node, as record.py gives them
 
 Duration seconds(double s) { return Duration(static_cast<int64_t>(s * 1e9)); }
 
@@ -25,6 +25,8 @@ const Json& part(const Json& action, std::string_view key) { return *ghostfleet:
 void put(FakeCluster& cluster, const std::string& kind, const Json& object) {
   if (kind == "pods") {
     cluster.create(object);
+  } else if (kind == "nodes") {
+    cluster.patch_node(object);
   } else {
     cluster.put_object(kind, object);
   }
@@ -67,19 +69,24 @@ bool play(const std::filesystem::path& file, const std::filesystem::path& out, b
   FakeCluster::Options options;
   options.seed = seed;
   options.pods.full_fidelity = full;
+  options.pods.cluster_domain.clear();  // the recordings' kubelet has none
+  // Pulled before, as record.py does.
+  for (const char* image : {"app:1", "app:2", "side:1", "init:1"}) {
+    options.pods.image_rules.push_back({std::string("registry.example/") + image, Duration(0), ""});
+  }
   FakeCluster cluster(options);
   std::string name = file.stem().string();
   const bool is_static = ghostfleet::kube::get_bool(*parsed, "static");
   // Away from the whole second, as the recordings are.
   cluster.run_for(seconds(0.35));
   if (const auto* objects = ghostfleet::kube::get_array(*parsed, "objects")) {
-    bool pods = false;
+    bool takes_time = false;
     for (const Json& o : *objects) {
       const std::string kind(ghostfleet::kube::get_string(o, "kind"));
       put(cluster, kind, part(o, "object"));
-      pods |= kind == "pods";
+      takes_time |= kind == "pods" || kind == "nodes";
     }
-    if (pods) cluster.run_for(seconds(kHeadStart));
+    if (takes_time) cluster.run_for(seconds(kHeadStart));
   }
   const auto set_manifests = [&cluster](std::vector<ghostfleet::agent::StaticManifest> list) {
     cluster.manager().set_static_pods(std::move(list));

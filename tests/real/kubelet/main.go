@@ -39,6 +39,7 @@ import (
 	fakecri "k8s.io/cri-api/pkg/apis/testing"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
 	cadvisortest "k8s.io/kubernetes/pkg/kubelet/cadvisor/testing"
 	"k8s.io/kubernetes/pkg/kubelet/cm"
 	"k8s.io/kubernetes/pkg/kubemark"
@@ -174,7 +175,8 @@ func (p *pretender) ListContainerStats(_ context.Context, _ *runtimeapi.Containe
 		value := func(of curve) *runtimeapi.UInt64Value { return &runtimeapi.UInt64Value{Value: of.at(age)} }
 		out = append(out, &runtimeapi.ContainerStats{
 			Attributes: &runtimeapi.ContainerAttributes{Id: id, Metadata: c.Metadata, Labels: c.Labels, Annotations: c.Annotations},
-			Memory:     &runtimeapi.MemoryUsage{Timestamp: now.UnixNano(), WorkingSetBytes: value(p.scripts[id].memory)},
+			Cpu:        &runtimeapi.CpuUsage{Timestamp: now.UnixNano(), UsageCoreNanoSeconds: &runtimeapi.UInt64Value{}},
+			Memory:     &runtimeapi.MemoryUsage{Timestamp: now.UnixNano(), WorkingSetBytes: value(p.scripts[id].memory), UsageBytes: value(p.scripts[id].memory)},
 			WritableLayer: &runtimeapi.FilesystemUsage{Timestamp: now.UnixNano(), FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: "/"},
 				UsedBytes: value(p.scripts[id].storage), InodesUsed: &runtimeapi.UInt64Value{Value: 1}},
 		})
@@ -278,8 +280,12 @@ func (g *groups) NewPodContainerManager() cm.PodContainerManager {
 
 type podGroups struct{ cm.PodContainerManager }
 
-func (g *podGroups) GetPodCgroupConfig(*v1.Pod, v1.ResourceName) (*cm.ResourceConfig, error) {
+func (g *podGroups) GetPodCgroupConfig(pod *v1.Pod, _ v1.ResourceName) (*cm.ResourceConfig, error) {
 	memory, quota, shares, period := int64(1)<<40, int64(-1), uint64(2), uint64(100000)
+	// No lower limit than the one that is wanted: what a whole pod uses of its memory nobody tells.
+	if wanted := cm.ResourceConfigForPod(pod, true, period, false, kubeletconfig.NoneMemoryReservationPolicy); wanted.Memory != nil {
+		memory = *wanted.Memory
+	}
 	return &cm.ResourceConfig{Memory: &memory, CPUQuota: &quota, CPUShares: &shares, CPUPeriod: &period}, nil
 }
 
