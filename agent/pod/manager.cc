@@ -204,15 +204,16 @@ void Manager::update_pod(Pod& pod, const Json& json) {
   const bool relabelled = labels != pod.labels;
   read_meta(pod, json);
   // What has ended is not looked at again.
-  if (pod.stage == Stage::kFinished) pod.generation = before;
+  if (pod.stage == Stage::kFinished && !pod.rejected) pod.generation = before;
   const auto gates_of = [](const Pod& p) { return std::tuple(p.gates_true, p.gates_known, p.gates_unknown); };
   const auto gates = gates_of(pod);
   read_conditions(pod, json);
   take_deletion(pod, json);
   take_claims(pod, json);
   const bool takes_specs = pod.stage == Stage::kActive && !pod.deleting && pod.work != Work::kAdmitting;
-  if (takes_specs && (pod.generation != before || relabelled)) take_new_spec(pod, json);
-  if (pod.generation != before) retry_pending_resize(pod);
+  const bool changed = pod.generation != before || relabelled;
+  if (takes_specs && changed) meet_new_spec(pod, json);
+  if (pod.stage == Stage::kFinished && !pod.deleting) look_at_ended(pod, json, changed);
   if (pod.stage == Stage::kActive && gates_of(pod) != gates) request_sync(pod, host_.now());
   note_drift(pod, find_drift(pod, json));
   settle(pod);
@@ -225,10 +226,28 @@ void Manager::take_deletion(Pod& pod, const Json& json) {
   pod.deletion_grace =
       std::clamp<int64_t>(get_int(json, "metadata.deletionGracePeriodSeconds", pod.spec->grace_seconds), 0, 1000000000);
   if (pod.stage == Stage::kFinished) {
+    show_rejected(pod);
     consider_delete(pod);
   } else if (pod.stage == Stage::kActive) {
+    retry_pending_resize(pod);
     stop_when_possible(pod);
   }
+}
+
+// A pod that has ended is looked at once more when it changes, which only shows what was never looked at.
+void Manager::look_at_ended(Pod& pod, const Json& json, bool changed) {
+  tell_late_resize(pod, json);
+  if (changed) show_rejected(pod);
+}
+
+// What a rejected pod says of itself is little, until its worker has to do with it.
+void Manager::show_rejected(Pod& pod) {
+  if (!pod.rejected) return;
+  pod.rejected = false;
+  pod.was_refused = true;
+  pod.was_initialized = has_initialized(pod);
+  mark_lost(pod);
+  compute_status(pod, host_.wall_now());
 }
 
 // A pull goes on, and so does what it leads to.

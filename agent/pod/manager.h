@@ -210,6 +210,11 @@ class Manager final : public PodManager {
   bool resources_differ(const PodTemplate& a, const PodTemplate& b) const;
   void consider_resize(Pod& pod);
   void retry_pending_resize(Pod& pod);
+  void tell_late_resize(Pod& pod, const kube::Json& json);
+  void meet_new_spec(Pod& pod, const kube::Json& json);
+  void take_next_spec(Pod& pod);
+  void look_at_ended(Pod& pod, const kube::Json& json, bool changed);
+  void show_rejected(Pod& pod);
   void grant_resize(Pod& pod);
   void hold_resize(Pod& pod, const std::string& reason, const std::string& message);
   bool actuate_resize(Pod& pod);

@@ -259,6 +259,7 @@ struct Extras {
   int64_t grace_override = -1;             // of an eviction
   std::vector<std::string> victims;        // uids of the pods that make room for it
   std::unique_ptr<kube::Json> json;        // while its admission waits for the node's newest object
+  std::unique_ptr<kube::Json> next;        // as it is by now, while the worker is busy with what it was
   std::unique_ptr<VolumeLook> volumes;
   std::unique_ptr<PodClaims> claims;
   std::unique_ptr<Mirror> mirror;
@@ -307,6 +308,7 @@ struct Pod {
   bool dirty : 1 = false, sending : 1 = false, terminal_acked : 1 = false;
   bool deleted_sent : 1 = false, api_conditions : 1 = false;
   bool kill_all : 1 = false, delete_next : 1 = false, reset_all : 1 = false, evicted : 1 = false;
+  bool was_refused : 1 = false;      // rejected, and looked at since then
   bool was_initialized : 1 = false;  // when it began to stop
   bool claims_ready : 1 = false;     // for the sandbox that is about to be made
   bool ended_by_other : 1 = false;   // another writer gave it the terminal phase that it shows

@@ -109,6 +109,19 @@ void Manager::reset_backoffs(Pod& pod, const PodTemplate& old, const PodTemplate
   }
 }
 
+// What the worker is busy with it brings to an end as it was.
+void Manager::meet_new_spec(Pod& pod, const kube::Json& json) {
+  if (pod.work == Work::kNone) return take_new_spec(pod, json);
+  pod.more().next = std::make_unique<kube::Json>(json);
+  pod.sync_pending = true;
+}
+
+void Manager::take_next_spec(Pod& pod) {
+  if (pod.extras == nullptr || pod.extras->next == nullptr) return;
+  const std::unique_ptr<kube::Json> json = std::move(pod.extras->next);
+  take_new_spec(pod, *json);
+}
+
 void Manager::take_new_spec(Pod& pod, const kube::Json& json) {
   std::shared_ptr<const PodTemplate> fresh = intern_template(json, options_->commands, options_->behaviors.get());
   if (fresh->init_count != pod.spec->init_count || fresh->regular_count() != pod.spec->regular_count()) return;
@@ -150,7 +163,7 @@ void Manager::consider_resize(Pod& pod) {
   request_sync(pod, host_.now());
 }
 
-// A resize that is held back is looked at with every other change of the spec, the pod's deletion too.
+// A resize that is held back is looked at once more when the pod is deleted.
 void Manager::retry_pending_resize(Pod& pod) {
   const Resizing* r = pod.extras != nullptr ? pod.extras->resizing.get() : nullptr;
   if (r != nullptr && r->pending.generation != 0) consider_resize(pod);
@@ -174,6 +187,16 @@ void Manager::hold_resize(Pod& pod, const std::string& reason, const std::string
   r.pending.message = message;
   if (told) return;
   tell(pod, true, "ResizeDeferred", "Pod resize " + reason + ": " + about(*pod.spec, pod.generation, message));
+}
+
+// Of a pod that has ended: it is granted, and that is all.
+void Manager::tell_late_resize(Pod& pod, const kube::Json& json) {
+  const int64_t generation = kube::get_int(json, "metadata.generation");
+  if (generation == pod.generation || pod.rejected || pod.was_refused) return;
+  const std::shared_ptr<const PodTemplate> fresh = intern_template(json, options_->commands, options_->behaviors.get());
+  const bool alike = fresh->init_count == pod.spec->init_count && fresh->regular_count() == pod.spec->regular_count();
+  if (!alike || !resources_differ(*pod.spec, *fresh)) return;
+  tell(pod, false, "ResizeStarted", "Pod resize started: " + about(*fresh, generation));
 }
 
 // In a pass of the worker: what runs gets its new resources. Containers that want a restart for that have had it.

@@ -214,7 +214,9 @@ void Manager::status_acknowledged(Pod& pod) {
 // The node takes its pod away once the API server knows how it ended.
 void Manager::consider_delete(Pod& pod) {
   if (!pod.deleting || pod.gone || pod.deleted_sent || !pod.terminal_acked || pod.stage != Stage::kFinished) return;
-  if (pod.delete_due != kNever || pod.delete_next) return;
+  if (pod.delete_due != kNever || pod.delete_next || pod.dirty || pod.sending) return;
+  // What is to be told of it is told while it is there, unless that takes its time.
+  if (!full() && pod.events.queue != nullptr && pod.events.due == kNever) return;
   // Volumes are unmounted first.
   pod.delete_due =
       host_.now() +

@@ -140,7 +140,7 @@ Phase containers_phase(const Pod& pod) {
 
 Phase compute_phase(const Pod& pod) {
   if (pod.ended_by_other) return pod.shown;
-  if (pod.rejected || pod.deadline_hit) return Phase::kFailed;
+  if (pod.rejected || pod.was_refused || pod.deadline_hit) return Phase::kFailed;
   const Phase phase = containers_phase(pod);
   // Containers that end well when their pod is evicted make it Succeeded in a kubelet too.
   return pod.evicted && !is_terminal(phase) ? Phase::kFailed : phase;

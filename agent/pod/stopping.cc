@@ -70,6 +70,7 @@ void Manager::terminate(Pod& pod, Cause cause) {
   pod.stop_pending = pod.sync_pending = false;
   if (pod.extras != nullptr) {
     pod.extras->mounting.reset();
+    pod.extras->next.reset();
     pod.extras->victims.clear();
   }
   // Readiness is asked until the containers stop.

@@ -58,6 +58,7 @@ void Manager::settle(Pod& pod) {
   }
   flush(pod);
   flush_events(pod);
+  consider_delete(pod);
   slots_[slot].due = due_of(pod);
   if (slots_[slot].due < armed_) {
     armed_ = slots_[slot].due;

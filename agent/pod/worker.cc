@@ -90,7 +90,7 @@ void Manager::sync(Pod& pod) {
   if (pod.stage == Stage::kFinished) {
     // Each look at a pod past its deadline says so again; the last is when its end has been seen.
     if (pod.deadline_hit) tell(pod, false, "DeadlineExceeded", std::string(kDeadlineMessage));
-    if (pod.cause != Cause::kEnded || pod.rejected) return;
+    if (pod.cause != Cause::kEnded || pod.rejected || pod.was_refused) return;
     mark_lost(pod);
     compute_and_compare(pod, host_.wall_now(), full(), context());
     return;
@@ -100,6 +100,7 @@ void Manager::sync(Pod& pod) {
     pod.sync_pending = true;
     return;
   }
+  take_next_spec(pod);
   const bool first = pod.start_time == 0;
   finish_resize(pod);
   compute_and_compare(pod, host_.wall_now(), full(), context());
@@ -304,6 +305,7 @@ void Manager::finish_pass(Pod& pod) {
     terminate(pod, Cause::kDeleted);
     return;
   }
+  take_next_spec(pod);
   if (pod.pass_failed) {
     request_sync(pod, tick_after(now + pod.pass_delay));
     if (changed) request_sync(pod, tick_after(now));

@@ -32,7 +32,6 @@ LIGHT_ACCEPTED = {
     "probe-all", "side-ready",  # probes
     "deadline-crash",  # an end in two steps is one
     "deadline-image",  # whether a second pull comes before the deadline is chance
-    "delete-pulling",  # the pod is gone before its last events were sent
 }
 LIGHT_TEXTS = ("token requests:",)
 

@@ -50,10 +50,10 @@ void act(FakeCluster& cluster, const std::string& name, const Json& action) {
     cluster.patch_node(part(action, "patch"));
   } else if (find_key(part(action, "patch"), "status") != nullptr) {
     cluster.patch_status(name, part(part(action, "patch"), "status"));
-  } else if (const Json* metadata = find_key(part(action, "patch"), "metadata")) {
-    cluster.patch_metadata(name, *metadata);
-  } else {
+  } else if (find_key(part(action, "patch"), "spec") != nullptr) {
     cluster.patch_spec(name, part(action, "patch"));
+  } else {
+    cluster.patch_metadata(name, part(part(action, "patch"), "metadata"));
   }
 }
 
