@@ -101,6 +101,7 @@ bool Manager::has_initialized(const Pod& pod) {
     if (pod.runs[i].shown.state != RunState::kAbsent || pod.runs[i].shown.last.known) return true;
   }
   const Look& last = pod.runs[inits - 1].shown;
+  if (pod.spec->containers[inits - 1].sidecar) return last.state == RunState::kRunning && last.started;
   return (last.state == RunState::kExited && last.end.code == 0) || (last.last.known && last.last.code == 0);
 }
 
