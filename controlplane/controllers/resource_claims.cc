@@ -22,7 +22,11 @@ constexpr const char* kFinalizer = "resource.kubernetes.io/delete-protection";
 constexpr size_t kMostReserved = 256;
 constexpr size_t kLongestBase = 58;  // of a generated name
 
-bool has_claims(const Object& pod) { return pod.json.find("\"resourceClaims\":[") != std::string::npos; }
+// Also one that the scheduler made for its extended resources.
+bool has_claims(const Object& pod) {
+  return pod.json.find("\"resourceClaims\":[") != std::string::npos ||
+         pod.json.find("\"extendedResourceClaimStatus\":{") != std::string::npos;
+}
 
 std::string made_key(std::string_view pod_uid, std::string_view entry) { return fmt::format("{}/{}", pod_uid, entry); }
 
@@ -51,6 +55,8 @@ std::vector<std::string> claim_names(const Json& pod) {
     if (name.empty() && told != nullptr) name = get_string(*told, "resourceClaimName");
     if (!name.empty()) out.push_back(std::move(name));
   }
+  const std::string_view extended = get_string(pod, "status.extendedResourceClaimStatus.resourceClaimName");
+  if (!extended.empty()) out.emplace_back(extended);
   return out;
 }
 

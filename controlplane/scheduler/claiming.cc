@@ -14,16 +14,16 @@ using kube::get_string;
 using kube::Json;
 using kube::JsonArray;
 using kube::JsonObject;
-using scheduling::DeviceBook;
+using scheduling::ClaimPlan;
 using scheduling::Engine;
+using scheduling::is_allocated;
 
 namespace {
 
 constexpr Duration kRetryClaimants = std::chrono::milliseconds(100);
 constexpr size_t kMostReserved = 256;
+constexpr size_t kLongestBase = 38;  // of a pod's name in a generated one
 constexpr std::string_view kFinalizer = "resource.kubernetes.io/delete-protection";
-
-bool is_allocated(const Json& claim) { return kube::find_path(claim, "status.allocation") != nullptr; }
 
 // Users of the claim other than the pod.
 size_t other_users(const Json& claim, std::string_view uid) {
@@ -49,17 +49,6 @@ std::optional<std::string> made_claim(const Json& pod, std::string_view entry) {
   return std::nullopt;
 }
 
-std::string what_is_asked(const std::vector<Json>& claims) {
-  std::string out;
-  for (const Json& claim : claims) {
-    const Json* spec = kube::find_key(claim, "spec");
-    const Json* nodes = kube::find_path(claim, "status.allocation.nodeSelector");
-    out += (spec != nullptr ? kube::to_json(*spec) : "") + (nodes != nullptr ? kube::to_json(*nodes) : "") + ";";
-    if (is_allocated(claim)) out += get_string(claim, "metadata.uid");
-  }
-  return out;
-}
-
 }  // namespace
 
 void Scheduler::Impl::start_claims() {
@@ -81,6 +70,7 @@ void Scheduler::Impl::start_claims() {
     if (const auto json = now ? kube::parse_json(now->json) : Result<Json>(not_found("")); json.ok())
       devices.set_class(now->key, *json);
     devices_changed();
+    wake_extended();
   });
   watch("resourceclaims", &claims, [this](const ObjectRef& old, const ObjectRef& now) { on_claim(old, now); });
 }
@@ -145,7 +135,40 @@ std::string Scheduler::Impl::read_claims(const Json& pod, std::vector<Json>* out
       return fmt::format("resourceclaim \"{}\" is in use by as many pods as can have it", name);
     out->push_back(std::move(*claim));
   }
+  return read_extended_claim(pod, out);
+}
+
+// The claim for extended resources that an earlier try has left.
+std::string Scheduler::Impl::read_extended_claim(const Json& pod, std::vector<Json>* out) const {
+  const std::string_view name = get_string(pod, "status.extendedResourceClaimStatus.resourceClaimName");
+  if (name.empty()) return {};
+  const ObjectRef object =
+      api.store().get(claims_resource->store_kind, fmt::format("{}/{}", get_string(pod, "metadata.namespace"), name));
+  auto claim = object ? kube::parse_json(object->json) : Result<Json>(not_found(""));
+  if (!claim.ok()) return fmt::format("resourceclaim \"{}\" not found", name);
+  out->push_back(std::move(*claim));
   return {};
+}
+
+bool Scheduler::Impl::uses_devices(const PodRecord& record) const {
+  return record.has_claims ||
+         std::any_of(record.extended.begin(), record.extended.end(),
+                     [this](const scheduling::ExtendedRequest& r) { return !devices.class_for(r.resource).empty(); });
+}
+
+// A class may have come that stands for what they ask for.
+void Scheduler::Impl::wake_extended() {
+  std::vector<std::string> awake;
+  for (auto& [pod_class, keys] : parked) {
+    std::erase_if(keys, [&](const std::string& key) {
+      const auto it = records.find(key);
+      if (it == records.end() || it->second.state != PodRecord::State::kParked || !uses_devices(it->second))
+        return false;
+      awake.push_back(key);
+      return true;
+    });
+  }
+  for (const std::string& key : awake) enqueue(key, records.find(key)->second);
 }
 
 bool Scheduler::Impl::schedule_with_claims(const std::string& key, PodRecord& record) {
@@ -158,40 +181,33 @@ bool Scheduler::Impl::schedule_with_claims(const std::string& key, PodRecord& re
     park_claimant(key, record, told ? fmt::format("0/{} nodes are available: {}.", engine.node_count(), waits) : "");
     return false;
   }
-  const std::string signature = fmt::format("{}|{}|{}", record.pod_class, record.pin, what_is_asked(asked));
+  // A claim for its extended resources that is there already is one among the others.
+  const bool extended = get_string(*pod, "status.extendedResourceClaimStatus.resourceClaimName").empty();
+  ClaimPlan plan(devices, std::move(asked), extended ? record.extended : std::vector<scheduling::ExtendedRequest>());
+  const std::string signature = fmt::format("{}|{}|{}", record.pod_class, record.pin, plan.signature());
   if (tried_in_vain.count(signature) != 0 && !record.message.empty()) {
     park_claimant(key, record, record.message);
     return false;
   }
-  std::vector<const Json*> open;
-  for (const Json& claim : asked) {
-    if (!is_allocated(claim)) open.push_back(&claim);
+  Engine::Wish wish;
+  for (const scheduling::ExtendedRequest& r : record.extended) {
+    if (!devices.class_for(r.resource).empty()) wish.lenient.push_back(r.resource_id);
   }
-  scheduling::DeviceSearch search(devices, open);
-  std::map<Engine::NodeId, std::vector<Json>> found;
-  std::string error;
-  const auto filter = [&](Engine::NodeId node) -> std::string {
-    const std::string& name = engine.node_name(node);
-    for (const Json& claim : asked) {
-      if (is_allocated(claim) && !DeviceBook::usable_on(claim, name)) return "resourceclaim not available on the node";
-    }
-    if (open.empty()) return {};
-    DeviceBook::Outcome outcome = search.on(name);
-    if (error.empty()) error = outcome.error;
-    if (!outcome.fits) return outcome.error.empty() ? "cannot allocate all claims" : outcome.error;
-    found[node] = std::move(outcome.allocations);
-    return {};
+  wish.filter = [&](Engine::NodeId node) {
+    return plan.try_node(engine.node_name(node),
+                         [&](int resource) { return engine.free_of(node, resource).allocatable > 0; });
   };
-  const Engine::Placement place = engine.place_if(record.pod_class, record.pin, filter);
-  if (place.node == Engine::kNoNode || !error.empty()) {
+  const Engine::Placement place = engine.place_if(record.pod_class, record.pin, wish);
+  if (place.node == Engine::kNoNode || !plan.error().empty()) {
     tried_in_vain.insert(signature);
-    park_claimant(
-        key, record,
-        error.empty() ? place.message : fmt::format("0/{} nodes are available: {}.", engine.node_count(), error));
-    give_up_allocation(record, asked);
+    park_claimant(key, record,
+                  plan.error().empty()
+                      ? place.message
+                      : fmt::format("0/{} nodes are available: {}.", engine.node_count(), plan.error()));
+    give_up_allocation(record, plan.claims());
     return false;
   }
-  if (!take_claims(record, asked, found[place.node])) {
+  if (!take_claims(record, plan, *plan.found(engine.node_name(place.node)))) {
     engine.assign(record.pod_class, place.node);  // what refuse() takes back
     record.node = place.node;
     refuse(key, record, kube::internal_api_error("a claim could not be reserved"));
@@ -200,14 +216,48 @@ bool Scheduler::Impl::schedule_with_claims(const std::string& key, PodRecord& re
   return bind_to(key, record, place.node);
 }
 
-bool Scheduler::Impl::take_claims(const PodRecord& record, const std::vector<Json>& asked,
-                                  const std::vector<Json>& allocations) {
+bool Scheduler::Impl::take_claims(const PodRecord& record, const ClaimPlan& plan, const ClaimPlan::Found& found) {
   size_t next = 0;
-  for (const Json& claim : asked) {
-    const Json* allocation = is_allocated(claim) ? nullptr : &allocations[next++];
+  for (const Json& claim : plan.claims()) {
+    const Json* allocation = is_allocated(claim) ? nullptr : &found.allocations[next++];
     if (!reserve(record, claim, allocation)) return false;
   }
-  return true;
+  return found.extended_spec.is_null() || make_extended_claim(record, found);
+}
+
+// The claim for what the pod's containers ask for as extended resources, and its name in the pod's status.
+bool Scheduler::Impl::make_extended_claim(const PodRecord& record, const ClaimPlan::Found& found) {
+  const std::string ns(record.object->ns()), name(record.object->name());
+  Json claim = JsonObject{{"apiVersion", "resource.k8s.io/v1"}, {"kind", "ResourceClaim"}};
+  claim.get_object()["metadata"] =
+      JsonObject{{"generateName", name.substr(0, kLongestBase) + "-extended-resources-"},
+                 {"namespace", ns},
+                 {"annotations", JsonObject{{"resource.kubernetes.io/extended-resource-claim", "true"}}},
+                 {"finalizers", JsonArray{Json(kFinalizer)}},
+                 {"ownerReferences", JsonArray{JsonObject{{"apiVersion", "v1"},
+                                                          {"kind", "Pod"},
+                                                          {"name", name},
+                                                          {"uid", record.uid},
+                                                          {"controller", true},
+                                                          {"blockOwnerDeletion", true}}}}};
+  claim.get_object()["spec"] = found.extended_spec;
+  context.warnings.clear();
+  const auto made = api.create(*claims_resource, ns, std::move(claim), context);
+  if (!made.ok() || !made->object) return false;
+  const auto stored = kube::parse_json(made->object->json);
+  if (!stored.ok() || !reserve(record, *stored, &found.extended_allocation)) return false;
+  const std::string claim_name(made->object->name());
+  context.warnings.clear();
+  const auto told = api.modify(
+      *pods_resource, ns, name, "status",
+      [&](Json& live) -> kube::ApiResult<bool> {
+        if (get_string(live, "metadata.uid") != record.uid) return false;
+        kube::set_path(live, "status.extendedResourceClaimStatus",
+                       JsonObject{{"requestMappings", found.mappings}, {"resourceClaimName", claim_name}});
+        return true;
+      },
+      context);
+  return told.ok();
 }
 
 // With an allocation the claim gets it too. The watch is told at once, so that the next pod finds the devices taken.

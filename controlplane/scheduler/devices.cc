@@ -187,7 +187,19 @@ void DeviceBook::set_class(const std::string& name, const Json& json) {
   }
   const Json* config = kube::find_path(json, "spec.config");
   out.config = config != nullptr ? *config : Json(JsonArray());
+  out.resource = get_string(json, "spec.extendedResourceName");
   classes_.insert_or_assign(name, std::move(out));
+}
+
+std::string DeviceBook::class_for(std::string_view resource) const {
+  constexpr std::string_view kByClass = "deviceclass.resource.kubernetes.io/";
+  if (resource.starts_with(kByClass)) {
+    const auto named = classes_.find(resource.substr(kByClass.size()));
+    return named == classes_.end() ? std::string() : named->first;
+  }
+  const auto at = std::find_if(classes_.begin(), classes_.end(),
+                               [resource](const auto& c) { return c.second.resource == resource; });
+  return at == classes_.end() ? std::string() : at->first;
 }
 
 void DeviceBook::remove_class(std::string_view name) {

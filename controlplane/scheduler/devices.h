@@ -7,8 +7,8 @@
 // Thread rule: one owner. Limits: kMostSteps of a search, kMostDevices of a claim. Errors: Outcome::error ends the try
 // for the pod on every node; Outcome::fits is about one node.
 // Source: resource.k8s.io/v1; kube-scheduler 1.36 (structured parameters).
-// Deviations: no partitionable devices (shared counters), consumable capacity, binding conditions or claims of
-// extended resources; slices with a nodeSelector are left out.
+// Deviations: no partitionable devices (shared counters), consumable capacity, binding conditions; slices with a
+// nodeSelector are left out.
 #pragma once
 
 #include <cstdint>
@@ -56,6 +56,8 @@ class DeviceBook {
   void remove_slice(std::string_view name);
   void set_class(const std::string& name, const kube::Json& device_class);
   void remove_class(std::string_view name);
+  // The class whose devices stand for an extended resource; empty: none. Of several the first by name.
+  std::string class_for(std::string_view resource) const;
   void set_claim(const std::string& key, const kube::Json& claim);  // NAMESPACE/NAME
   void remove_claim(std::string_view key);
 
@@ -82,8 +84,9 @@ class DeviceBook {
   };
   struct DeviceClass {
     std::vector<Selector> selectors;
-    std::string broken;  // what is wrong with its selectors
-    kube::Json config;   // a list
+    std::string broken;    // what is wrong with its selectors
+    kube::Json config;     // a list
+    std::string resource;  // extendedResourceName
   };
   Result<Selector> selector(const std::string& expression) const;
   void forget_devices() const;

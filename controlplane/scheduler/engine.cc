@@ -209,7 +209,8 @@ Engine::Verdict Engine::judge(const PodNeeds& needs, const Shape& shape, std::st
   return v;
 }
 
-bool Engine::fits(const PodNeeds& needs, const Node& node, std::vector<std::string>* reasons) const {
+bool Engine::fits(const PodNeeds& needs, const Node& node, std::vector<std::string>* reasons,
+                  const std::vector<int>& lenient) const {
   bool ok = true;
   for (const HostPort& port : needs.ports) {
     if (std::none_of(node.ports.begin(), node.ports.end(), [&](const HostPort& p) { return p.collides(port); }))
@@ -220,6 +221,8 @@ bool Engine::fits(const PodNeeds& needs, const Node& node, std::vector<std::stri
   }
   for (const auto& [id, amount] : needs.requests) {
     if (at(node.used, id) + amount <= at(node.allocatable, id)) continue;
+    const bool optional = std::find(lenient.begin(), lenient.end(), id) != lenient.end();
+    if (optional && at(node.allocatable, id) == 0) continue;
     if (reasons == nullptr) return false;
     ok = false;
     reasons->push_back(id == kPods ? "Too many pods" : fmt::format("Insufficient {}", names_.name(id)));
@@ -289,7 +292,7 @@ void Engine::catch_up(Class& c, ClassId id) {
 
 Engine::Placement Engine::place(ClassId id, const std::string& pin) {
   Class& c = *classes_[id];
-  if (!pin.empty()) return place_pinned(c, id, pin);
+  if (!pin.empty()) return place_pinned(c, pin);
   if (c.infeasible && c.infeasible_at == log_start_ + log_.size()) return {kNoNode, c.message};
   c.infeasible = false;
   Placement p = c.needs.has_pod_rules() || concerns_others(c.needs) ? place_complex(c, id) : place_simple(c, id);
@@ -301,12 +304,9 @@ Engine::Placement Engine::place(ClassId id, const std::string& pin) {
   return p;
 }
 
-Engine::Placement Engine::place_if(ClassId id, const std::string& pin, const Filter& filter) {
+Engine::Placement Engine::place_if(ClassId id, const std::string& pin, const Wish& wish) {
   Class& c = *classes_[id];
-  if (pin.empty()) return place_complex(c, id, filter);
-  const Placement p = place_pinned(c, id, pin);
-  const std::string reason = p.node == kNoNode ? std::string() : filter(p.node);
-  return reason.empty() ? p : Placement{kNoNode, summary({{reason, 1}})};
+  return pin.empty() ? place_complex(c, id, wish) : place_pinned(c, pin, wish);
 }
 
 bool Engine::may_fit_now(ClassId id) {
@@ -339,28 +339,15 @@ Engine::Placement Engine::place_simple(Class& c, ClassId id) {
   return {kNoNode, c.message};
 }
 
-Engine::Placement Engine::place_pinned(Class& c, ClassId, const std::string& pin) {
+Engine::Placement Engine::place_pinned(Class& c, const std::string& pin, const Wish& wish) {
   std::map<std::string, int> reasons;
   const NodeId id = find_node(pin);
   const int others = static_cast<int>(by_name_.size()) - (id == kNoNode ? 0 : 1);
   if (others > 0) reasons["node(s) didn't satisfy plugin(s) [NodeAffinity]"] = others;
-  if (id != kNoNode) {
-    const Node& node = nodes_[id];
-    const Verdict& v = verdict(c, node);
-    std::vector<std::string> why;
-    if (!v.ok) {
-      ++reasons[v.reason];
-    } else if (!fits(c.needs, node, &why)) {
-      for (const std::string& reason : why) ++reasons[reason];
-    } else if (!c.needs.has_pod_rules() && !concerns_others(c.needs)) {
-      return {id, ""};
-    } else {
-      const auto x = prepare(c);
-      const std::string reason = check_rules(*x, c, node);
-      if (reason.empty()) return {id, ""};
-      ++reasons[reason];
-    }
-  }
+  if (id == kNoNode || !would_do(*prepare(c), c, nodes_[id], wish, &reasons)) return {kNoNode, summary(reasons)};
+  const std::string reason = wish.filter ? wish.filter(id) : std::string();
+  if (reason.empty()) return {id, ""};
+  ++reasons[reason];
   return {kNoNode, summary(reasons)};
 }
 

@@ -56,9 +56,14 @@ class Engine {
   };
   // Where a pod of that class may go now; nothing changes. `pin`: the only node that is allowed.
   Placement place(ClassId id, const std::string& pin);
-  // The same of a pod for whom a node must also pass `filter`, which says why it does not (empty: it does).
+  // The same of a pod for whom a node must also pass `filter`, which says why it does not (empty: it does). A node that
+  // has nothing at all of the `lenient` resources need not have them: the filter looks after these.
   using Filter = std::function<std::string(NodeId node)>;
-  Placement place_if(ClassId id, const std::string& pin, const Filter& filter);
+  struct Wish {
+    Filter filter;
+    std::vector<int> lenient;
+  };
+  Placement place_if(ClassId id, const std::string& pin, const Wish& wish);
   // Whether something happened since the class was last found infeasible that may help it.
   bool may_fit_now(ClassId id);
 
@@ -164,16 +169,17 @@ class Engine {
   const Verdict& verdict(Class& c, const Node& node);
   static bool reads_node_name(const PodNeeds& needs);
   Verdict judge(const PodNeeds& needs, const Shape& shape, std::string_view node_name) const;
-  bool fits(const PodNeeds& needs, const Node& node, std::vector<std::string>* reasons) const;
+  bool fits(const PodNeeds& needs, const Node& node, std::vector<std::string>* reasons,
+            const std::vector<int>& lenient = {}) const;
   int32_t score(const Class& c, ClassId id, const Node& node, const Verdict& v) const;
   void build(Class& c, ClassId id);
   void catch_up(Class& c, ClassId id);
   bool push(Class& c, ClassId id, NodeId node);
   uint32_t count_on(const Node& node, ClassId id) const;
   bool concerns_others(const PodNeeds& needs) const;
-  Placement place_pinned(Class& c, ClassId id, const std::string& pin);
+  Placement place_pinned(Class& c, const std::string& pin, const Wish& wish = {});
   Placement place_simple(Class& c, ClassId id);
-  Placement place_complex(Class& c, ClassId id, const Filter& filter = {});
+  Placement place_complex(Class& c, ClassId id, const Wish& wish = {});
   void explain(Class& c, ClassId id);
   std::string summary(const std::map<std::string, int>& reasons) const;
 
@@ -206,7 +212,7 @@ class Engine {
     double hard = 0, soft = 0, total = 0;
     uint64_t tie = 0;
   };
-  bool would_do(const Complex& x, Class& c, const Node& node, std::map<std::string, int>* reasons);
+  bool would_do(const Complex& x, Class& c, const Node& node, const Wish& wish, std::map<std::string, int>* reasons);
   void rank(std::vector<Found>* found);
   const std::string* domain(const Node& node, const std::string& key) const;
 

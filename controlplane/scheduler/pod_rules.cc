@@ -213,12 +213,13 @@ size_t Engine::sample_size() const {
 }
 
 // Whether the node would do but for the filter; else why not.
-bool Engine::would_do(const Complex& x, Class& c, const Node& node, std::map<std::string, int>* reasons) {
+bool Engine::would_do(const Complex& x, Class& c, const Node& node, const Wish& wish,
+                      std::map<std::string, int>* reasons) {
   const Verdict& v = verdict(c, node);
   std::vector<std::string> why;
   if (!v.ok) {
     ++(*reasons)[v.reason];
-  } else if (!fits(c.needs, node, &why)) {
+  } else if (!fits(c.needs, node, &why, wish.lenient)) {
     for (const std::string& reason : why) ++(*reasons)[reason];
   } else if (std::string reason = check_rules(x, c, node); !reason.empty()) {
     ++(*reasons)[reason];
@@ -242,7 +243,7 @@ void Engine::rank(std::vector<Found>* found) {
 }
 
 // A filter may be dear: it is asked of the best nodes first, and of others only when those do not pass.
-Engine::Placement Engine::place_complex(Class& c, ClassId id, const Filter& filter) {
+Engine::Placement Engine::place_complex(Class& c, ClassId id, const Wish& wish) {
   const auto x = prepare(c);
   std::vector<Found> found;
   std::map<std::string, int> reasons;
@@ -252,7 +253,7 @@ Engine::Placement Engine::place_complex(Class& c, ClassId id, const Filter& filt
   for (size_t seen = 0; seen < count;) {
     const NodeId n = static_cast<NodeId>((start + seen++) % count);
     const Node& node = nodes_[n];
-    if (node.live && would_do(*x, c, node, &reasons)) {
+    if (node.live && would_do(*x, c, node, wish, &reasons)) {
       found.push_back({.node = n,
                        .hard = static_cast<double>(score(c, id, node, verdict(c, node))),
                        .soft = soft_score(*x, c, node)});
@@ -261,7 +262,7 @@ Engine::Placement Engine::place_complex(Class& c, ClassId id, const Filter& filt
     next_start_ = static_cast<NodeId>((start + seen) % count);
     rank(&found);
     for (const Found& f : found) {
-      const std::string reason = filter ? filter(f.node) : std::string();
+      const std::string reason = wish.filter ? wish.filter(f.node) : std::string();
       if (reason.empty()) return {f.node, ""};
       ++reasons[reason];
     }

@@ -189,6 +189,10 @@ void Scheduler::Impl::take_in(const ObjectRef& object, std::string_view spec, st
       .object = object, .uid = json_text(json_member(metadata, "uid")), .pin = needs.pin, .seen = loop.now()};
   const kube::JsonArray* claims = kube::get_array(*parsed, "resourceClaims");
   record.has_claims = claims_resource != nullptr && claims != nullptr && !claims->empty();
+  if (claims_resource != nullptr) {
+    record.extended = scheduling::extended_requests(
+        *parsed, [this](std::string_view resource) { return engine.resources().id(resource); });
+  }
   record.never_preempts = kube::get_string(*parsed, "preemptionPolicy") == "Never";
   record.pod_class = engine.class_of(std::move(needs));
   engine.hold(record.pod_class);
@@ -239,7 +243,7 @@ bool Scheduler::Impl::schedule_one(const std::string& key) {
     return false;
   }
   PodRecord& record = it->second;
-  if (record.has_claims) return schedule_with_claims(key, record);
+  if (uses_devices(record)) return schedule_with_claims(key, record);
   const Engine::Placement place = engine.place(record.pod_class, record.pin);
   if (place.node == Engine::kNoNode) {
     if (!preempt(key, record, place.message)) park(key, record, place.message);

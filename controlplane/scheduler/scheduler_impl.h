@@ -13,6 +13,7 @@
 #include "base/event_loop.h"
 #include "controlplane/informer/event_recorder.h"
 #include "controlplane/informer/kind_watch.h"
+#include "controlplane/scheduler/claim_plan.h"
 #include "controlplane/scheduler/devices.h"
 #include "controlplane/scheduler/engine.h"
 #include "controlplane/scheduler/scheduler.h"
@@ -32,6 +33,7 @@ struct PodRecord {
   bool never_preempts = false;
   size_t victims = 0;  // that it still waits for
   bool has_claims = false;
+  std::vector<scheduling::ExtendedRequest> extended;
   int failures = 0;
   TimePoint seen;
 };
@@ -71,11 +73,15 @@ struct Scheduler::Impl {
   void on_claim(const ObjectRef& old, const ObjectRef& now);
   void devices_changed();
   void wake_claimants();
+  std::string read_extended_claim(const kube::Json& pod, std::vector<kube::Json>* out) const;
   bool schedule_with_claims(const std::string& key, PodRecord& record);
   void park_claimant(const std::string& key, PodRecord& record, const std::string& message);
   std::string read_claims(const kube::Json& pod, std::vector<kube::Json>* claims) const;
-  bool take_claims(const PodRecord& record, const std::vector<kube::Json>& claims,
-                   const std::vector<kube::Json>& allocations);
+  bool uses_devices(const PodRecord& record) const;
+  bool take_claims(const PodRecord& record, const scheduling::ClaimPlan& plan,
+                   const scheduling::ClaimPlan::Found& found);
+  bool make_extended_claim(const PodRecord& record, const scheduling::ClaimPlan::Found& found);
+  void wake_extended();
   bool reserve(const PodRecord& record, const kube::Json& claim, const kube::Json* allocation);
   void give_up_allocation(const PodRecord& record, const std::vector<kube::Json>& claims);
 

@@ -277,6 +277,43 @@ TEST_F(ClaimsTest, WaitsForWhatIsMissing) {
   EXPECT_TRUE(eventually([&] { return node_of("p") == "n1"; }));
 }
 
+TEST_F(ClaimsTest, AnExtendedResourceComesFromAPluginOrFromDevices) {
+  start();
+  node("n1", "8");
+  slice("n1");
+  const auto user = [this](const std::string& name) {
+    make("pods", "t",
+         R"({"apiVersion":"v1","kind":"Pod","metadata":{"name":")" + name +
+             R"("},"spec":{"containers":[{"name":"c","image":"i","resources":{"limits":{"d.io/gpu":"2"}}}]}})");
+  };
+  user("p");
+  ASSERT_TRUE(eventually([&] { return refusal("p") == "0/1 nodes are available: 1 Insufficient d.io/gpu."; }))
+      << refusal("p");
+  make_resource(
+      "deviceclasses", "",
+      R"({"apiVersion":"resource.k8s.io/v1","kind":"DeviceClass","metadata":{"name":"ext"},"spec":{)"
+      R"("extendedResourceName":"d.io/gpu","selectors":[{"cel":{"expression":"device.driver == 'd.io'"}}]}})");
+  ASSERT_TRUE(eventually([&] { return node_of("p") == "n1"; })) << refusal("p");
+  const std::string claim(get_string(read("p"), "status.extendedResourceClaimStatus.resourceClaimName"));
+  EXPECT_TRUE(claim.starts_with("p-extended-resources-")) << claim;
+  EXPECT_EQ(devices_of(claim), 2u);
+  user("q");
+  ASSERT_TRUE(eventually([&] { return !refusal("q").empty(); }));
+  EXPECT_EQ(refusal("q"), "0/1 nodes are available: 1 cannot allocate all claims.");
+  make("nodes", "",
+       R"({"apiVersion":"v1","kind":"Node","metadata":{"name":"n2"},"status":{"allocatable":{"cpu":"2","memory":"4Gi",)"
+       R"("pods":"20","d.io/gpu":"4"}}})");
+  (void)api_.modify(
+      *api_.find("", "v1", "nodes"), "", "n2", "",
+      [](Json& live) -> kube::ApiResult<bool> {
+        kube::erase_path(live, "spec.taints");
+        return true;
+      },
+      ctx_);
+  ASSERT_TRUE(eventually([&] { return node_of("q") == "n2"; })) << refusal("q");
+  EXPECT_EQ(kube::find_path(read("q"), "status.extendedResourceClaimStatus"), nullptr) << "a plugin gives them there";
+}
+
 TEST_F(ClaimsTest, AnAllocationThatHoldsItsOnlyPodBackIsGivenUp) {
   node("n1", "1");
   node("n2", "4");

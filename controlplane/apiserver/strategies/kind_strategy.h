@@ -128,6 +128,7 @@ StrategyPointer make_ingress_strategy(const KindTraits& traits);
 StrategyPointer make_network_policy_strategy(const KindTraits& traits);
 StrategyPointer make_device_claim_strategy(const KindTraits& traits);
 StrategyPointer make_resource_slice_strategy(const KindTraits& traits);
+StrategyPointer make_device_class_strategy(const KindTraits& traits);
 StrategyPointer make_flow_schema_strategy(const KindTraits& traits);
 StrategyPointer make_priority_level_strategy(const KindTraits& traits);
 StrategyPointer make_definition_strategy(const KindTraits& traits);

@@ -6,6 +6,7 @@
 #include "controlplane/apiserver/strategies/pod_validation.h"
 #include "controlplane/apiserver/strategies/workload_common.h"
 #include "kube/api/names.h"
+#include "kube/cel/program.h"
 
 namespace ghostfleet::controlplane {
 
@@ -120,6 +121,33 @@ void default_claim(Json& spec) {
   });
 }
 
+// Expressions of selectors are read when they are stored, so that nobody finds out later.
+void check_selectors(const Json& holder, const Path& path, Findings& out) {
+  const JsonArray* selectors = array_of(holder, "selectors");
+  for (size_t i = 0; selectors != nullptr && i < selectors->size(); ++i) {
+    const Json* cel = member((*selectors)[i], "cel");
+    const Path selector = path.child("selectors", i), at = selector.child("cel");
+    if (cel == nullptr) {
+      out.required(at);
+      continue;
+    }
+    const std::string_view expression = text_of(*cel, "expression");
+    const auto program = kube::cel::Program::compile(expression, {"device"});
+    if (!program.ok())
+      out.invalid_text(at.child("expression"), expression, "compilation failed: " + program.error().message());
+  }
+}
+
+class DeviceClassStrategy final : public KindStrategy {
+ public:
+  using KindStrategy::KindStrategy;
+
+ protected:
+  void check(const Json& object, StrategyContext&, Findings& out) const override {
+    check_selectors(spec_of(object), Path("spec"), out);
+  }
+};
+
 class DeviceClaimStrategy final : public KindStrategy {
  public:
   using KindStrategy::KindStrategy;
@@ -170,7 +198,10 @@ class DeviceClaimStrategy final : public KindStrategy {
       out.invalid(path, "null",
                   "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set");
     }
+    for (size_t i = 0; alternatives != nullptr && i < alternatives->size(); ++i)
+      check_selectors((*alternatives)[i], path.child("firstAvailable", i), out);
     if (exactly == nullptr) return;
+    check_selectors(*exactly, path.child("exactly"), out);
     Path at = path.child("exactly");
     if (text_of(*exactly, "deviceClassName").empty()) out.required(at.child("deviceClassName"));
     std::string_view mode = text_of(*exactly, "allocationMode");
@@ -443,6 +474,10 @@ StrategyPointer make_device_claim_strategy(const KindTraits& traits) {
 }
 StrategyPointer make_resource_slice_strategy(const KindTraits& traits) {
   return std::make_unique<ResourceSliceStrategy>(traits);
+}
+
+StrategyPointer make_device_class_strategy(const KindTraits& traits) {
+  return std::make_unique<DeviceClassStrategy>(traits);
 }
 StrategyPointer make_signing_request_strategy(const KindTraits& traits) {
   return std::make_unique<SigningRequestStrategy>(traits);

@@ -130,7 +130,7 @@ const Row kRows[] = {
     {{.storage_resource = "resourceslices.resource.k8s.io", .generation = true, .delete_returns_object = true},
      make_resource_slice_strategy},
     {{.storage_resource = "deviceclasses.resource.k8s.io", .generation = true, .delete_returns_object = true},
-     make_plain},
+     make_device_class_strategy},
     // certificates
     {{.storage_resource = "certificatesigningrequests.certificates.k8s.io", .own_metadata = Own::kBoth},
      make_signing_request_strategy},
