@@ -45,6 +45,13 @@ Status make_folder(const std::string& directory) {
   return Status();
 }
 
+// Whether a kubelet takes the name for an extended resource's.
+bool names_extended_resource(std::string_view name) {
+  const bool native = name.find('/') == std::string_view::npos || name.find("kubernetes.io/") != std::string_view::npos;
+  if (native || name.rfind("requests.", 0) == 0) return false;
+  return kube::check_qualified_name("requests." + std::string(name)).empty();
+}
+
 // What is wrong with a registration, in a kubelet's words; empty: nothing.
 std::string registration_fault(const RegisterRequest& request) {
   using kube::grpc::go_quoted;
@@ -52,7 +59,7 @@ std::string registration_fault(const RegisterRequest& request) {
     return fmt::format("requested API version {} is not supported by kubelet. Supported version is [{}]",
                        go_quoted(request.version), go_quoted(kPluginVersion));
   }
-  if (!is_extended_resource(request.resource)) {
+  if (!names_extended_resource(request.resource)) {
     return fmt::format("the ResourceName {} is invalid", go_quoted(request.resource));
   }
   const std::string& endpoint = request.endpoint;
@@ -207,12 +214,6 @@ Result<std::unique_ptr<PluginDirectory>> PluginDirectory::open(EventLoop& loop, 
   auto directory = std::make_unique<SocketDirectory>(loop, std::move(options), sink);
   GF_RETURN_IF_ERROR(directory->begin());
   return std::unique_ptr<PluginDirectory>(std::move(directory));
-}
-
-bool is_extended_resource(std::string_view name) {
-  const bool native = name.find('/') == std::string_view::npos || name.find("kubernetes.io/") != std::string_view::npos;
-  if (native || name.rfind("requests.", 0) == 0) return false;
-  return kube::check_qualified_name("requests." + std::string(name)).empty();
 }
 
 }  // namespace ghostfleet::agent

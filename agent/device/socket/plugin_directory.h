@@ -76,7 +76,4 @@ class PluginDirectory {
   virtual size_t connected() const = 0;
 };
 
-// Whether a kubelet takes the name for an extended resource's.
-bool is_extended_resource(std::string_view name);
-
 }  // namespace ghostfleet::agent
