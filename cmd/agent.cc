@@ -35,7 +35,7 @@ struct AgentFlags {
   uint64_t seed = 1;
   NodeServerFlags node_server;
   std::string manifests, second_pod_cidr, primary_family, vpc;
-  std::string devices;
+  std::string devices, plugin_directory, pod_resources;
   bool device_plugins = false, dra = false;
   EvictionFlags eviction;
 };
@@ -180,7 +180,8 @@ Result<emulator::SingleNodeOptions> options_of(const AgentFlags& flags) {
 }
 
 Status set_plugin_delay(const std::string& text, emulator::SingleNodeOptions* options) {
-  if (text.empty() && options->device_plugin_delay < Duration(0) && options->pods.device_plugins)
+  const bool modelled = options->pods.device_plugins && !options->device_sockets;
+  if (text.empty() && options->device_plugin_delay < Duration(0) && modelled)
     std::printf(
         "extended resources of an existing Node are kept (as a kubelet without its checkpoint: --plugin-delay)\n");
   if (text.empty()) return Status();
@@ -193,11 +194,31 @@ Status set_plugin_delay(const std::string& text, emulator::SingleNodeOptions* op
   return Status();
 }
 
+// A node whose device plugins are processes. Without a checkpoint of an earlier agent its Node shows no devices until
+// they have registered, as by a kubelet.
+Status set_device_sockets(const AgentFlags& flags, emulator::SingleNodeOptions* options) {
+  const std::string directory = expand_home(flags.plugin_directory), socket = expand_home(flags.pod_resources);
+  if (directory.empty() && socket.empty()) return Status();
+  if (directory.empty()) return invalid_argument("--pod-resources-socket: --device-plugin-dir is needed with it");
+  if (!flags.plugin_delay.empty()) return invalid_argument("--plugin-delay and --device-plugin-dir: give one of them");
+  if (!flags.devices.empty()) return invalid_argument("--devices and --device-plugin-dir: give one of them");
+  if (directory[0] != '/')
+    return invalid_argument(fmt::format("--device-plugin-dir {}: an absolute path is expected", directory));
+  if (!socket.empty() && socket[0] != '/')
+    return invalid_argument(fmt::format("--pod-resources-socket {}: an absolute path is expected", socket));
+  options->device_sockets = agent::NodeSocketOptions{directory, socket};
+  options->pods.device_plugins = true;
+  const std::string checkpoint = join_path(directory, std::string(agent::NodeSockets::kCheckpoint));
+  if (!file_exists(checkpoint)) options->device_plugin_delay = Duration(0);
+  return Status();
+}
+
 int run_agent(const AgentFlags& flags) {
   auto options = options_of(flags);
   if (!options.ok()) return fail(options.error(), kExitUsage);
   auto for_time = parse_for(flags.for_time);
   if (!for_time.ok()) return fail(for_time.error(), kExitUsage);
+  if (Status bad = set_device_sockets(flags, &*options); !bad.ok()) return fail(bad, kExitUsage);
   if (Status bad = set_plugin_delay(flags.plugin_delay, &*options); !bad.ok()) return fail(bad, kExitUsage);
   options->identity.boot_id = flags.boot_id;
   options->adopt = flags.adopt;
@@ -296,6 +317,12 @@ void add_agent(CLI::App& app, Runner* run) {
   command->add_flag("--dra", flags->dra,
                     "the profile's accelerators come from a DRA driver (ResourceSlices, docs/dra.md) instead of a "
                     "device plugin");
+  command->add_option(
+      "--device-plugin-dir", flags->plugin_directory,
+      "folder where device plugins register, as with a kubelet: extended resources come from them alone "
+      "(docs/device-plugins.md)");
+  command->add_option("--pod-resources-socket", flags->pod_resources,
+                      "where PodResources are told (default: ../pod-resources/kubelet.sock of that folder)");
   command->add_option("--pod-manifest-path", flags->manifests,
                       "folder of static pods' manifests, looked at each second: the node runs them, and shows each in "
                       "the API as a mirror pod");

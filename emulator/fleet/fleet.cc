@@ -302,6 +302,7 @@ Status RunningFleet::begin() {
   make_shards(*http, prefix);
   if (!per_node) make_hub(*http, prefix, *existing);
   GF_RETURN_IF_ERROR(start_node_server(options_.client));
+  for (auto& shard : shards_) GF_RETURN_IF_ERROR(shard->open_sockets());
   for (auto& shard : shards_) shard->start();
   if (hub_) {
     hub_->start();
@@ -365,6 +366,7 @@ void RunningFleet::make_shards(const kube::http::HttpClientOptions& http, const 
     c.pods = pods;
     c.images = images_.get();
     c.devices = device_setups_;
+    c.device_sockets = options_.device_sockets;
     for (const FleetGroup& group : options_.groups) c.dra.push_back(group.dra);
     c.second_is_primary = options_.second_is_primary;
     c.run_pods = options_.run_pods;

@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "agent/device/socket/node_sockets.h"
 #include "agent/node/node_class.h"
 #include "agent/node/node_template.h"
 #include "agent/pod/pod_manager.h"
@@ -76,6 +77,8 @@ struct FleetOptions {
   std::string network_claims;     // file of claims (docs/network.md); empty: nobody shares the network
   int connections_per_shard = 2;  // shared mode
   NodeServerOptions node_server;
+  // The first node's device plugins are processes that register on a socket (docs/device-plugins.md), not models.
+  std::optional<agent::NodeSocketOptions> device_sockets;
   // How images are pulled (docs/images.md); null: by pods.image_rules alone.
   std::shared_ptr<const ImageModel> images;
 };

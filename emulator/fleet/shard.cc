@@ -109,6 +109,11 @@ Shard::~Shard() {
   client_.reset();  // before the sender whose calls it holds
 }
 
+Status Shard::open_sockets() {
+  if (!config_.device_sockets || rows() == 0 || config_.number != 0) return Status();
+  return devices_->open_sockets(*config_.device_sockets, [this] { return active_pods(0); });
+}
+
 void Shard::start() {
   loop_.post([this] { tick(); });
   thread_ = std::thread([this] { loop_.run(); });

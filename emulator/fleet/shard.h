@@ -42,6 +42,7 @@ struct ShardConfig {
   std::shared_ptr<const agent::PodOptions> pods;
   std::vector<std::shared_ptr<const agent::DraDevices>> dra;       // by group; null: it has no DRA driver
   std::vector<std::shared_ptr<const agent::DeviceSetup>> devices;  // by group
+  std::optional<agent::NodeSocketOptions> device_sockets;          // FleetOptions
   FleetImages* images = nullptr;  // shared with the other shards; null: pulls are not modelled
   bool run_pods = true;
   bool second_is_primary = false;  // FleetOptions
@@ -73,6 +74,8 @@ class Shard final : private AnswerSink {
   Shard(const Shard&) = delete;
   Shard& operator=(const Shard&) = delete;
 
+  // Before start(): what may fail.
+  Status open_sockets();
   void start();
   void stop();
   EventLoop& loop() { return loop_; }
@@ -156,6 +159,7 @@ class Shard final : private AnswerSink {
   void facts_answered(uint32_t row, const agent::ApiResponse& response);
   void update_facts(uint32_t row, const std::string& node_json);
   void make_devices();
+  std::vector<agent::PodContainers> active_pods(uint32_t row) const;
   bool pods_told(uint32_t row) const;
   void pods_are_told(uint32_t row);
   void device_counts_changed(uint32_t row);

@@ -29,13 +29,20 @@ class ShardDevices::NodeDevices final : public agent::DeviceListener {
     if (timer != 0) owner_.parts_.loop->cancel(timer);
   }
 
-  void device_counts_changed() override { owner_.parts_.counts_changed(row_); }
+  void device_counts_changed() override {
+    if (sockets) owner_.arm(*this);  // a plugin may have gone: what becomes of it is a matter of time
+    owner_.parts_.counts_changed(row_);
+  }
   void device_health_changed() override { owner_.parts_.health_changed(row_); }
+  void device_checkpoint_changed() override {
+    if (sockets) sockets->checkpoint_changed();
+  }
   void device_problem(std::string_view, std::string_view what) override { owner_.parts_.tell_user(row_, what); }
   uint32_t row() const { return row_; }
 
   agent::DeviceManager manager;
-  std::string faults, outages;  // the annotations as last seen
+  std::unique_ptr<agent::NodeSockets> sockets;  // null: its plugins are models
+  std::string faults, outages;                  // the annotations as last seen
   std::vector<agent::PluginOutage> gone;
   EventLoop::TimerId timer = 0;
 
@@ -70,10 +77,18 @@ ShardDevices::NodeDevices& ShardDevices::node_of(uint32_t row) {
 }
 
 agent::DeviceManager* ShardDevices::manager_for(uint32_t row, bool pods_told) {
-  if (setup_of(row).models.empty()) return nullptr;
+  if (setup_of(row).models.empty() && find(row) == nullptr) return nullptr;
   NodeDevices& node = node_of(row);
-  if (!pods_told) node.manager.await_pods(true);
+  if (!pods_told) node.manager.await_pods(!node.sockets || !node.sockets->restored());
   return &node.manager;
+}
+
+Status ShardDevices::open_sockets(const agent::NodeSocketOptions& options, agent::NodeSockets::Pods pods) {
+  NodeDevices& node = node_of(0);
+  auto sockets = agent::NodeSockets::open(*parts_.loop, options, node.manager, std::move(pods));
+  if (!sockets.ok()) return sockets.error();
+  node.sockets = std::move(*sockets);
+  return Status();
 }
 
 agent::DeviceManager* ShardDevices::find(uint32_t row) const {
@@ -171,6 +186,7 @@ std::optional<std::vector<agent::DeviceCount>> ShardDevices::counts(uint32_t row
 bool ShardDevices::deviates(uint32_t row) const {
   const agent::DeviceManager* manager = find(row);
   if (manager == nullptr) return false;
+  if (nodes_.at(row)->sockets) return true;
   for (const agent::DeviceCount& count : manager->counts()) {
     if (count.capacity != count.allocatable || count.capacity == 0) return true;
   }

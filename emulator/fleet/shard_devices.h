@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "agent/device/device_control.h"
+#include "agent/device/socket/node_sockets.h"
 #include "base/event_loop.h"
 #include "emulator/fleet/identity.h"
 
@@ -44,6 +45,10 @@ class ShardDevices {
   // All pods of an earlier run have been told.
   void pods_told(uint32_t row);
 
+  // Real plugins for the first node, over sockets: it has a manager from now on. Before the loop runs. `pods`: those of
+  // the node that have not ended.
+  Status open_sockets(const agent::NodeSocketOptions& options, agent::NodeSockets::Pods pods);
+
   // An existing Node was told that it has no devices, until plugins_start.
   void plugins_awaited(uint32_t row);
   void plugins_start(uint32_t row);
@@ -51,7 +56,7 @@ class ShardDevices {
   void node_seen(uint32_t row, std::string_view node_json);
   // What the Node is to show; nothing: what its template says.
   std::optional<std::vector<agent::DeviceCount>> counts(uint32_t row) const;
-  // Whether the Node must be kept at these: something is wrong with its devices.
+  // Whether the Node must be kept at these: something is wrong with its devices, or real plugins tell them.
   bool deviates(uint32_t row) const;
 
  private:

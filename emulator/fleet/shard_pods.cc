@@ -128,6 +128,19 @@ void Shard::update_facts(uint32_t row, const std::string& node_json) {
   if (object) it->second->facts.object = std::move(object);
 }
 
+// As PodResources names them: sidecars, then containers.
+std::vector<agent::PodContainers> Shard::active_pods(uint32_t row) const {
+  std::vector<agent::PodContainers> out;
+  for (const agent::PodView& pod : describe_pods(row, {})) {
+    if (pod.phase == "Succeeded" || pod.phase == "Failed") continue;
+    agent::PodContainers& one = out.emplace_back(agent::PodContainers{pod.ns, pod.name, pod.uid, {}});
+    for (const agent::ContainerView& container : pod.containers) {
+      if (!container.init || container.sidecar) one.containers.push_back(container.name);
+    }
+  }
+  return out;
+}
+
 void Shard::make_devices() {
   ShardDevicesParts parts;
   parts.names = config_.names;

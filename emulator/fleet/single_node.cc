@@ -50,6 +50,10 @@ Result<std::unique_ptr<SingleNode>> SingleNode::start(SingleNodeOptions options,
   group.machine = options.machine;
   group.dra = std::move(options.dra);
   group.devices = std::move(options.devices);
+  if (options.device_sockets) {
+    std::erase_if(group.node.capacity, [](const auto& pair) { return agent::is_device_resource(pair.first); });
+    group.devices = std::make_shared<const agent::DeviceSetup>();
+  }
   f.images = std::move(options.images);
   f.groups.push_back(std::move(group));
   auto names = FleetNames::create(options.fleet_name, f.groups);
@@ -73,6 +77,7 @@ Result<std::unique_ptr<SingleNode>> SingleNode::start(SingleNodeOptions options,
   f.node_server = std::move(server);
   f.adopt = options.adopt;
   f.device_plugin_delay = options.device_plugin_delay;
+  f.device_sockets = std::move(options.device_sockets);
   f.second_pod_cidr = std::move(options.second_pod_cidr);
   f.second_is_primary = options.second_is_primary;
   f.network = std::move(options.network);

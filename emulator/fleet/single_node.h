@@ -24,6 +24,8 @@ struct SingleNodeOptions {
   std::string fleet_name;
   bool adopt = false;
   Duration device_plugin_delay = Duration(-1);  // FleetOptions
+  // FleetOptions. Resources that device plugins give are then not the template's affair.
+  std::optional<agent::NodeSocketOptions> device_sockets;
   Duration lease_duration = std::chrono::seconds(40);
   agent::PodOptions pods;
   std::string pod_ip_prefix = "10.64.0.";  // the n-th pod gets prefix + (n mod 254 + 1)

@@ -17,8 +17,10 @@ import subprocess
 import sys
 import tempfile
 
-from cluster import SKIPPED, Process, program, wait_for
+from cluster import SKIPPED, Process, program, ready_nodes, wait_for
 from embedded import EmbeddedCluster
+
+RESOURCE = "example.com/resource"  # what the sample plugin has, two of it
 
 # In the namespace: FOLDER is where the programs expect their sockets.
 ENTER = 'mount -t tmpfs tmpfs /var/lib && mkdir -p /var/lib/kubelet/device-plugins && mount --bind "$0" /var/lib/kubelet/device-plugins && exec "$@"'
@@ -120,6 +122,74 @@ def our_plugins_with_a_real_manager(ghostfleet, enter):
     print("our plugins with a kubelet's device manager: ok", flush=True)
 
 
+def pod(name, count):
+    container = {"name": "c", "image": "registry.example/app:1", "resources": {"limits": {RESOURCE: str(count)}}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"nodeName": "n1", "terminationGracePeriodSeconds": 0, "containers": [container]}}
+
+
+class AgentTest:
+    """Our node with the sample device plugin, as it is."""
+
+    def __init__(self, cluster, ghostfleet, enter):
+        self.c, self.folder = cluster, cluster.path("device-plugins")
+        self.agent = cluster.add("agent", [ghostfleet, "agent", "--kubeconfig", cluster.kubeconfig, "--node-name", "n1", "--capacity", "cpu=16,memory=64Gi,pods=110",
+                                           "--device-plugin-dir", self.folder], env={"GHOSTFLEET_HOME": cluster.path("home")})
+        wait_for("node Ready", lambda: ready_nodes(cluster.items("/api/v1/nodes")) == 1, 60)
+        self.plugin = Process("sample-plugin", [*enter, "sh", "-c", ENTER, self.folder, program("sample-device-plugin")], cluster.dir)
+
+    def shows(self, capacity, allocatable):
+        def now():
+            status = self.c.get("/api/v1/nodes/n1")["status"]
+            return (status["capacity"].get(RESOURCE), status["allocatable"].get(RESOURCE)) == (capacity, allocatable)
+        wait_for(f"{RESOURCE}: capacity {capacity}, allocatable {allocatable}", now, 60)
+
+    def phase(self, name, phase):
+        def now():
+            status = (self.c.get(f"/api/v1/namespaces/default/pods/{name}") or {}).get("status", {})
+            return status if status.get("phase") == phase else None
+        return wait_for(f"pod {name} {phase}", now, 60)
+
+    def held(self, status):
+        """The devices that a pod's status names, with their health."""
+        told = status["containerStatuses"][0].get("allocatedResourcesStatus", [])
+        return {r["resourceID"]: r["health"] for one in told if one["name"] == RESOURCE for r in one["resources"]}
+
+    def health(self, name, health):
+        wait_for(f"devices of {name} {health}", lambda: set(self.held(self.phase(name, "Running")).values()) == {health}, 60)
+
+    def run(self):
+        self.plugin.start()
+        self.shows("2", "2")
+        self.c.post("/api/v1/namespaces/default/pods", pod("one", 1))
+        held = self.held(self.phase("one", "Running"))
+        assert len(held) == 1 and set(held) <= {"Dev-1", "Dev-2"}, held
+        with open(os.path.join(self.folder, "kubelet_internal_checkpoint")) as f:
+            entries = json.load(f)["Data"]["PodDeviceEntries"]
+        assert [(e["ContainerName"], e["ResourceName"], e["DeviceIDs"]) for e in entries] == [("c", RESOURCE, {"-1": list(held)})], entries
+        self.c.post("/api/v1/namespaces/default/pods", pod("two", 2))
+        refused = self.phase("two", "Failed")
+        assert refused["reason"] in ("UnexpectedAdmissionError", "OutOfexample.com/resource"), refused
+        # The plugin dies: nothing can be had, what runs runs on.
+        self.plugin.stop(signal.SIGKILL)
+        self.shows("2", "0")
+        self.health("one", "Unhealthy")
+        self.plugin.start()
+        self.shows("2", "2")
+        self.health("one", "Healthy")
+        # The agent starts again: the plugin notices, the pod keeps its device.
+        assert self.agent.stop() == 0, self.agent.tail()
+        self.agent.start()
+        self.shows("2", "2")
+        assert set(self.held(self.phase("one", "Running"))) == set(held)
+        self.plugin.stop()
+
+
+def our_node_with_the_sample_plugin(ghostfleet, enter):
+    with EmbeddedCluster(ghostfleet) as c:
+        AgentTest(c, ghostfleet, enter).run()
+    print("our node with the sample device plugin: ok", flush=True)
+
+
 def main():
     ghostfleet = sys.argv[1]
     missing = [n for n in ("devicemanager", "sample-device-plugin") if not program(n)]
@@ -128,6 +198,7 @@ def main():
         print(f"skipped: {', '.join(missing) + ' not found (scripts/setup --real)' if missing else 'no mount namespace can be made here'}", flush=True)
         sys.exit(1 if missing and os.environ.get("GHOSTFLEET_REAL_BIN") else SKIPPED)
     our_plugins_with_a_real_manager(ghostfleet, enter)
+    our_node_with_the_sample_plugin(ghostfleet, enter)
 
 
 if __name__ == "__main__":
