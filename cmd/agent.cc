@@ -219,6 +219,7 @@ int run_agent(const AgentFlags& flags) {
   auto for_time = parse_for(flags.for_time);
   if (!for_time.ok()) return fail(for_time.error(), kExitUsage);
   if (Status bad = set_device_sockets(flags, &*options); !bad.ok()) return fail(bad, kExitUsage);
+  if (const Status bad = check_summary_file(flags.summary); !bad.ok()) return fail(bad, kExitUsage);
   if (Status bad = set_plugin_delay(flags.plugin_delay, &*options); !bad.ok()) return fail(bad, kExitUsage);
   options->identity.boot_id = flags.boot_id;
   options->adopt = flags.adopt;

@@ -373,8 +373,7 @@ Result<Duration> parse_for(const std::string& text) {
   return d;
 }
 
-// Told at the start: a run of an hour is not to end without its summary.
-static Status check_summary_file(const std::string& file) {
+Status check_summary_file(const std::string& file) {
   if (file.empty()) return Status();
   const std::string path = expand_home(file);
   const std::string folder = parent_directory(path);

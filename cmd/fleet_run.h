@@ -47,6 +47,8 @@ Result<std::shared_ptr<const agent::BehaviorRules>> load_behavior_rules(const st
 Result<std::shared_ptr<const emulator::VpcSpec>> load_vpc(const std::string& file);
 // The model of image pulls of --images FILE; "built-in": the usual settings and the images that come with the program.
 Result<emulator::ImageModel> load_image_model(const std::string& file);
+// Whether the file of --summary can be written in the end: a run of an hour is not to end without its summary.
+Status check_summary_file(const std::string& file);
 // "2m", or nothing when empty.
 Result<Duration> parse_for(const std::string& text);
 

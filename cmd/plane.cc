@@ -74,7 +74,8 @@ Result<std::unique_ptr<controlplane::ApiServer>> start_server(const PlaneOptions
   server.max_mutating_in_flight = o.max_mutating_in_flight;
   server.io_threads = o.io_threads > 0 ? o.io_threads : std::max(2u, std::thread::hardware_concurrency() / 2);
   auto started = controlplane::ApiServer::start(server);
-  if (started.ok() || o.port_given || started.error().code() != Code::kAlreadyExists) return started;
+  if (started.ok() || started.error().code() != Code::kAlreadyExists) return started;
+  if (o.port_given) return started.error().with_context(fmt::format("--port {} (0: any free one)", o.port));
   server.port = 0;
   return controlplane::ApiServer::start(server);
 }

@@ -127,6 +127,13 @@ int fail_config(const Status& status) { return fail(status, status.code() == Cod
 bool stdout_is_terminal() { return isatty(STDOUT_FILENO) == 1; }
 bool stderr_is_terminal() { return isatty(STDERR_FILENO) == 1; }
 
+Status check_folder_name(const std::string& fleet) {
+  constexpr std::string_view kOurs[] = {"controlplane", "certificates", "images", "pki", "profiles", "run", "vpc"};
+  if (std::find(std::begin(kOurs), std::end(kOurs), fleet) == std::end(kOurs)) return Status();
+  return invalid_argument(fmt::format("fleet name \"{}\": {}/{} holds other things than a fleet; choose another name",
+                                      fleet, home_directory(), fleet));
+}
+
 std::string home_directory() {
   if (const char* own = std::getenv("GHOSTFLEET_HOME"); own != nullptr && *own != 0) return own;
   const char* home = std::getenv("HOME");

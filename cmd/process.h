@@ -41,6 +41,8 @@ bool stderr_is_terminal();
 
 // ~/.ghostfleet, or $GHOSTFLEET_HOME.
 std::string home_directory();
+// `up` keeps its files in a folder named as its fleet: not one that something else is kept in.
+Status check_folder_name(const std::string& fleet);
 
 // A running program as `ghostfleet status` shows it: ~/.ghostfleet/run/KIND-NAME.json, held by a lock as long as the
 // process lives, so that two of one name cannot run.

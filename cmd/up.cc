@@ -75,6 +75,7 @@ void print_plane(const Plane& plane) {
 int run_up(const FleetFlags& flags, const PlaneFlags& plane_flags) {
   auto plan = plan_fleet(flags);
   if (!plan.ok()) return fail(plan.error());
+  if (const Status bad = check_folder_name(plan->options.name); !bad.ok()) return fail(bad, kExitUsage);
   auto run_file = RunFile::create("up", plan->options.name);
   if (!run_file.ok()) return fail(run_file.error());
   auto plane_opts = plane_options(plane_flags, plan->options.name);

@@ -249,11 +249,10 @@ Result<std::vector<agent::ImageRule>> parse_image_rules(std::string_view text, s
   auto document = Document::parse(text, std::move(file));
   if (!document.ok()) return document.error();
   std::vector<agent::ImageRule> rules;
-  if (!document->root().is_array() && !document->root().is_null()) {
+  if (!document->root().is_array()) {
     return invalid_argument(document->file() +
                             ": a list of {match: GLOB, pull: 5s} or {match: GLOB, error: NotFound} is expected");
   }
-  if (document->root().is_null()) return rules;
   size_t i = 0;
   for (const kube::Json& item : document->root().get_array()) {
     ObjectReader reader(&*document, &item, fmt::format("[{}]", i++));

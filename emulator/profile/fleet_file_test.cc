@@ -373,6 +373,7 @@ TEST(ImageRules, EitherPullOrError) {
   EXPECT_FALSE(parse_image_rules("- {match: '*', pull: soon}\n", "r.yaml").ok());
   EXPECT_FALSE(parse_image_rules("- {match: '*', pull: 5s, error: X}\n", "r.yaml").ok());
   EXPECT_FALSE(parse_image_rules("match: x\n", "r.yaml").ok());
+  EXPECT_FALSE(parse_image_rules("", "r.yaml").ok());
 }
 
 TEST(FleetFile, HowImagesArePulledByTheFleetAndByItsGroups) {
