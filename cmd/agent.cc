@@ -248,6 +248,8 @@ int run_agent(const AgentFlags& flags) {
               config->context.c_str());
   if (const std::string server = (*node)->node_server(); !server.empty())
     std::printf("node server: %s\n", server.c_str());
+  if (options->device_sockets)
+    std::printf("device plugins register in %s\n", options->device_sockets->plugin_directory.c_str());
   RunOptions run;
   run.for_time = *for_time;
   run.summary_file = flags.summary;

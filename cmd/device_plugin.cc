@@ -91,6 +91,7 @@ class PluginProcess {
   PluginProcess(EventLoop& loop, PluginFlags flags) : loop_(loop), flags_(std::move(flags)) {}
 
   Status start(std::string_view kind, const Models& models) {
+    setup_.models = models;
     for (const auto& model : models) {
       agent::PluginServiceOptions options;
       options.directory = flags_.directory;
@@ -124,11 +125,19 @@ class PluginProcess {
   void read_file_again() {
     const auto text = read_file(flags_.unhealthy_file, agent::kMaxControl);
     if (!text.ok() && text.error().code() != Code::kNotFound) return complain(text.error());
-    const auto faults = agent::parse_faults(text.ok() ? trimmed(*text) : "");
+    auto faults = agent::parse_faults(text.ok() ? trimmed(*text) : "");
     if (!faults.ok()) return complain(faults.error().with_context(flags_.unhealthy_file));
+    // One file may serve several plugins: what none of ours gives is another's affair.
+    std::erase_if(*faults, [this](const auto& fault) { return !gives(fault.resource); });
+    const Status bad = agent::check_faults(setup_, *faults);
+    if (!bad.ok()) return complain(bad.with_context(flags_.unhealthy_file));
     for (const auto& service : services_) service->set_faults(*faults);
   }
 
+  bool gives(const std::string& resource) const {
+    return std::any_of(setup_.models.begin(), setup_.models.end(),
+                       [&](const auto& model) { return model->fault_numbers(resource) > 0; });
+  }
   static std::string trimmed(std::string text) {
     while (!text.empty() && (text.back() == '\n' || text.back() == '\r' || text.back() == ' ')) text.pop_back();
     return text;
@@ -137,6 +146,7 @@ class PluginProcess {
 
   EventLoop& loop_;
   const PluginFlags flags_;
+  agent::DeviceSetup setup_;
   std::vector<std::unique_ptr<agent::PluginService>> services_;
   std::unique_ptr<FolderWatch> watch_;
 };

@@ -57,6 +57,15 @@ def flags(p):
     expect(p, "--for", ["up", "--nodes", "1", "--for", "soon"], 2, r"a duration like 2m")
     expect(p, "grace period", ["controlplane", "--node-monitor-grace-period", "soon"], 2, r"--node-monitor-grace-period soon: a duration of a second or more")
     expect(p, "capacity", ["agent", "--kubeconfig", p.kubeconfig, "--node-name", "x", "--capacity", "cpu=lots"], 2, r"\"lots\" is no quantity")
+    agent = ["agent", "--kubeconfig", p.kubeconfig, "--node-name", "x", "--capacity", "cpu=1,memory=1Gi,pods=1"]
+    expect(p, "a plugin folder that is relative", [*agent, "--device-plugin-dir", "plugins"], 2, r"^error: --device-plugin-dir plugins: an absolute path")
+    expect(p, "PodResources without plugins", [*agent, "--pod-resources-socket", "/x"], 2, r"^error: --pod-resources-socket: --device-plugin-dir is needed")
+    expect(p, "a plugin folder whose socket has too long a path", [*agent, "--device-plugin-dir", p.home + "/" + "d" * 110], 2, r"has \d+ bytes; a unix socket's has at most 107")
+    expect(p, "a plugin without devices", ["device-plugin", "nvidia", "--count", "0"], 2, r"--count")
+    expect(p, "a plugin of no kind", ["device-plugin", "nvidea", "--count", "1"], 2, r"did you mean nvidia\?")
+    expect(p, "a plugin in a relative folder", ["device-plugin", "efa", "--count", "1", "--dir", "plugins"], 2, r"^error: --dir plugins: an absolute path")
+    expect(p, "a plugin in no folder", ["device-plugin", "efa", "--count", "1", "--dir", p.home + "/nosuch"], 1, r"^error: listen on unix:.*/nosuch/aws-efa.sock: No such file")
+    expect(p, "a MIG layout", ["device-plugin", "nvidia", "--count", "1", "--mig-layout", "1g.10gb"], 2, r"--mig-layout 1g.10gb: PROFILE=COUNT")
     port = p.server.rsplit(":", 1)[1]
     expect(p, "port in use", ["up", "--nodes", "1", "--name", "other", "--port", port, "--for", "1s"], 1, rf"{port}.*in use")
     expect(p, "kubeconfig of somebody else", ["up", "--nodes", "1", "--name", "other", "--port", "0", "--kubeconfig", __file__, "--for", "1s"], 1, r"was not written by ghostfleet")

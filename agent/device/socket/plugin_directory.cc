@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "kube/api/names.h"
 #include "kube/grpc/server.h"
+#include "kube/http/unix_address.h"
 
 namespace ghostfleet::agent {
 namespace {
@@ -110,12 +111,15 @@ Status SocketDirectory::begin() {
     return invalid_argument(
         fmt::format("device plugin directory \"{}\": an absolute path is needed", options_.directory));
   }
+  const std::string address = fmt::format("unix:{}/{}", options_.directory, kSocket);
+  const auto fits = kube::http::parse_unix_address(address);  // before a folder is made for nothing
+  if (!fits.ok()) return fits.error().with_context("device plugin directory");
   GF_RETURN_IF_ERROR(make_folder(options_.directory));
   kube::grpc::RpcServices services;
   services.unary("/v1beta1.Registration/Register", [this](const std::shared_ptr<ServerCall>& call,
                                                           const std::string& bytes) { on_register(call, bytes); });
   kube::grpc::RpcServerOptions server;
-  server.address = fmt::format("unix:{}/{}", options_.directory, kSocket);
+  server.address = address;
   // First ours: nothing is removed under a kubelet that lives.
   auto listening = RpcServer::listen(std::move(server), {&loop_}, std::move(services));
   if (!listening.ok()) return listening.error();

@@ -321,8 +321,9 @@ TEST_F(PluginDirectoryTest, TheFolder) {
   struct stat info {};
   ASSERT_EQ(::stat(options.directory.c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0750u);
-  options.directory = "/" + std::string(110, 'd');
+  options.directory = path(std::string(110, 'd'));
   EXPECT_FALSE(PluginDirectory::open(loop, options, sink).ok());
+  EXPECT_FALSE(std::filesystem::exists(options.directory)) << "nothing is made for nothing";
 }
 
 }  // namespace
