@@ -162,8 +162,8 @@ std::string_view command_name(std::string_view word) {
 
 bool command_known(const Machine& machine, std::string_view word) {
   const std::string_view name = command_name(word);
-  if (name == "nvidia-smi") return machine.gpus > 0;
-  if (name == "neuron-ls") return machine.neuron_devices > 0;
+  if (name == "nvidia-smi") return !machine.gpus.empty() || !machine.migs.empty();
+  if (name == "neuron-ls") return !machine.neurons.empty();
   return find_command(name) != nullptr || name == "sh" || name == "bash" || name == "ash" || name == "sleep";
 }
 

@@ -1,8 +1,10 @@
-// nvidia-smi and neuron-ls of a container: tables of the devices its limits ask for.
+// nvidia-smi and neuron-ls of a container: tables of the devices it holds.
 #include <fmt/format.h>
 
 #include <algorithm>
 
+#include "agent/device/neuron_model.h"
+#include "agent/device/plugin_model.h"
 #include "agent/kubelet_api/sandbox/machine.h"
 #include "agent/pod/pod_resources.h"
 #include "base/hash.h"
@@ -45,11 +47,23 @@ int64_t gpu_memory_mib(const Machine& m) {
   return number_of(label_of(m, "karpenter.k8s.aws/instance-gpu-memory"), 81920);
 }
 
+// GPUs that are there: of MIG devices one, which they are parts of.
+int64_t gpu_count(const Machine& m) {
+  return m.gpus.empty() && !m.migs.empty() ? 1 : static_cast<int64_t>(m.gpus.size());
+}
+
 std::string gpu_uuid(const Machine& m, int64_t index) {
-  const uint64_t a = hash_text(m.node.identity.name, static_cast<uint64_t>(index) + 1);
-  const uint64_t b = hash_mix(a, static_cast<uint64_t>(index));
-  return fmt::format("GPU-{:08x}-{:04x}-{:04x}-{:04x}-{:012x}", a >> 32, a >> 16 & 0xffff, a & 0xffff, b >> 48,
-                     b & 0xffffffffffff);
+  if (!m.gpus.empty()) return m.gpus[static_cast<size_t>(index)];
+  return agent::device_uuid("GPU-", m.node.identity.name, "nvidia.com/gpu", static_cast<uint32_t>(index));
+}
+
+std::string gpu_list(const Machine& m) {
+  std::string out;
+  for (int64_t g = 0; g < gpu_count(m); ++g)
+    out += fmt::format("GPU {}: {} (UUID: {})\n", g, gpu_name(m), gpu_uuid(m, g));
+  for (size_t i = 0; i < m.migs.size(); ++i)
+    out += fmt::format("  MIG {:<12} Device {:>2}: (UUID: {})\n", m.migs[i].first, i, m.migs[i].second);
+  return out;
 }
 
 std::string bus_id(int64_t index) { return fmt::format("00000000:{:02X}:00.0", 0x53 + 0x10 * index); }
@@ -63,7 +77,7 @@ std::string smi_table(const Machine& m, WallTime now) {
   out += "| Fan  Temp   Perf          Pwr:Usage/Cap |           Memory-Usage | GPU-Util  Compute M. |\n";
   out += "|                                         |                        |               MIG M. |\n";
   out += "|=========================================+========================+======================|\n";
-  for (int64_t i = 0; i < m.gpus; ++i) {
+  for (int64_t i = 0; i < gpu_count(m); ++i) {
     const uint64_t h = hash_text(m.pod, static_cast<uint64_t>(i));
     out += fmt::format("| {:>3}  {:<24.24}    {:>6} | {:>16} Off | {:>20} |\n", i, gpu_name(m), "On", bus_id(i), 0);
     out += fmt::format("| N/A  {:>3}C    P0            {:>4}W / {:>4}W | {:>7}MiB / {:>7}MiB | {:>6}%      Default |\n",
@@ -95,7 +109,7 @@ std::string smi_field(const Machine& m, std::string_view field, int64_t index, b
   if (field == "memory.free") return amount(gpu_memory_mib(m) - 1, "MiB");
   if (field == "utilization.gpu" || field == "utilization.memory") return amount(0, "%");
   if (field == "temperature.gpu") return std::to_string(30 + index % 8);
-  if (field == "count") return std::to_string(m.gpus);
+  if (field == "count") return std::to_string(gpu_count(m));
   return {};
 }
 
@@ -123,7 +137,7 @@ std::string smi_query(const Machine& m, const std::vector<std::string>& fields, 
     if (header) out += (out.empty() ? "" : ", ") + f;
   }
   if (header) out += "\n";
-  for (int64_t i = 0; i < m.gpus; ++i) {
+  for (int64_t i = 0; i < gpu_count(m); ++i) {
     for (size_t f = 0; f < fields.size(); ++f) out += (f == 0 ? "" : ", ") + smi_field(m, fields[f], i, units);
     out += "\n";
   }
@@ -152,22 +166,16 @@ int64_t devices_of_node(const Machine& m) {
   for (const auto& [name, quantity] : m.node.node->capacity) {
     if (name == "aws.amazon.com/neuron") return agent::amount_of(name, quantity);
   }
-  return m.neuron_devices;
+  return static_cast<int64_t>(m.neurons.size());
 }
 
-// Neighbours on a torus of four by four, or on a ring.
+// Those of its neighbours that the container has too.
 std::vector<int64_t> neighbours(const Machine& m, int64_t device) {
-  const int64_t count = devices_of_node(m);
   std::vector<int64_t> out;
-  if (count == 16) {
-    const int64_t x = device % 4;
-    const int64_t y = device / 4;
-    out = {(y + 3) % 4 * 4 + x, y * 4 + (x + 3) % 4, (y + 1) % 4 * 4 + x, y * 4 + (x + 1) % 4};
-  } else if (count > 1) {
-    out = {(device + count - 1) % count, (device + 1) % count};
-  }
-  std::erase_if(out, [&m](int64_t d) { return d >= m.neuron_devices; });
-  out.erase(std::unique(out.begin(), out.end()), out.end());
+  for (const uint32_t other :
+       agent::neuron_neighbours(static_cast<uint32_t>(device), static_cast<uint32_t>(devices_of_node(m))))
+    out.push_back(other);
+  std::erase_if(out, [&m](int64_t d) { return std::find(m.neurons.begin(), m.neurons.end(), d) == m.neurons.end(); });
   return out;
 }
 
@@ -188,7 +196,7 @@ std::string neuron_table(const Machine& m) {
   out += "| NEURON | NEURON |  NEURON  | NEURON |   CONNECTED   |   PCI   |\n";
   out += "| DEVICE | CORES  | CORE IDS | MEMORY |    DEVICES    |   BDF   |\n" + rule;
   const int logical = kind.cores / kind.logical;
-  for (int64_t d = 0; d < m.neuron_devices; ++d) {
+  for (const int64_t d : m.neurons) {
     out += fmt::format("| {:<6} | {:<6} | {:<8} | {:<6} | {:<13} | {:<7} |\n", d, logical,
                        fmt::format("{}-{}", d * logical, (d + 1) * logical - 1), fmt::format("{} GB", kind.memory_gb),
                        join(neighbours(m, d)), neuron_bdf(d));
@@ -199,12 +207,12 @@ std::string neuron_table(const Machine& m) {
 std::string neuron_json(const Machine& m) {
   const NeuronKind kind = neuron_kind(m);
   std::string out = "[";
-  for (int64_t d = 0; d < m.neuron_devices; ++d) {
+  for (const int64_t d : m.neurons) {
     out += fmt::format(
         "{}\n    {{\n        \"neuron_device\": {},\n        \"bdf\": \"{}\",\n        \"connected_to\": [{}],\n"
         "        \"nc_count\": {},\n        \"logical_neuroncore_config\": {},\n        \"memory_size\": {},\n"
         "        \"neuron_processes\": []\n    }}",
-        d == 0 ? "" : ",", d, neuron_bdf(d), join(neighbours(m, d)), kind.cores / kind.logical, kind.logical,
+        out == "[" ? "" : ",", d, neuron_bdf(d), join(neighbours(m, d)), kind.cores / kind.logical, kind.logical,
         kind.memory_gb << 30);
   }
   return out + "\n]\n";
@@ -214,13 +222,12 @@ std::string neuron_json(const Machine& m) {
 
 bool nvidia_smi(const Machine& m, const std::vector<std::string>& argv, WallTime now, std::string* out,
                 int* exit_code) {
-  if (m.gpus == 0) return false;
+  if (gpu_count(m) == 0) return false;
   std::string fields;
   std::string format = "csv";
   for (size_t i = 1; i < argv.size(); ++i) {
     if (argv[i] == "-L" || argv[i] == "--list-gpus") {
-      for (int64_t g = 0; g < m.gpus; ++g)
-        *out += fmt::format("GPU {}: {} (UUID: {})\n", g, gpu_name(m), gpu_uuid(m, g));
+      *out += gpu_list(m);
       return true;
     }
     if (argv[i].starts_with("--query-gpu=")) fields = argv[i].substr(12);
@@ -231,7 +238,7 @@ bool nvidia_smi(const Machine& m, const std::vector<std::string>& argv, WallTime
 }
 
 bool neuron_ls(const Machine& m, const std::vector<std::string>& argv, std::string* out, int* exit_code) {
-  if (m.neuron_devices == 0) return false;
+  if (m.neurons.empty()) return false;
   *exit_code = 0;
   const bool json =
       std::any_of(argv.begin() + 1, argv.end(), [](const std::string& a) { return a == "-j" || a == "--json-output"; });

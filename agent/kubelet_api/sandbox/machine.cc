@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 
+#include "agent/device/plugin_model.h"
 #include "agent/pod/pod_resources.h"
 
 namespace ghostfleet::kubelet_api {
@@ -17,6 +19,7 @@ using kube::JsonObject;
 namespace {
 
 constexpr size_t kMostMaps = 16;
+constexpr int64_t kMostDevices = 1024;  // that a limit alone makes up
 constexpr std::string_view kAccountPath = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 // The container's part of the spec; null when there is none.
@@ -251,6 +254,34 @@ void provide_declared(const Machine& m, const Json& pod, FileSystem* files) {
   }
 }
 
+// Time-slices of a GPU are that GPU.
+void add_gpu(std::string_view resource, std::string id, Machine* m) {
+  constexpr std::string_view kMig = "nvidia.com/mig-";
+  id = id.substr(0, id.find("::"));
+  if (id.starts_with("MIG-")) {
+    m->migs.emplace_back(resource.starts_with(kMig) ? resource.substr(kMig.size()) : "", id);
+  } else if (std::find(m->gpus.begin(), m->gpus.end(), id) == m->gpus.end()) {
+    m->gpus.push_back(std::move(id));
+  }
+}
+
+void find_devices(const agent::ContainerView& container, Machine* m) {
+  for (const agent::ContainerDevices& held : container.devices) {
+    if (!held.resource.starts_with("nvidia.com/")) continue;
+    for (const agent::HeldDevice& device : held.devices) add_gpu(held.resource, device.id, m);
+  }
+  constexpr std::string_view kNeuronNode = "/dev/neuron";
+  for (const agent::AllocateResponse::DeviceNode& node : container.given.nodes) {
+    if (node.container_path.starts_with(kNeuronNode))
+      m->neurons.push_back(std::atoll(node.container_path.c_str() + kNeuronNode.size()));
+  }
+  if (!container.devices.empty()) return;
+  for (int64_t i = 0; i < limit_of(container, "nvidia.com/gpu") && i < kMostDevices; ++i)
+    m->gpus.push_back(agent::device_uuid("GPU-", m->node.identity.name, "nvidia.com/gpu", static_cast<uint32_t>(i)));
+  for (int64_t i = 0; i < limit_of(container, "aws.amazon.com/neuron") && i < kMostDevices; ++i)
+    m->neurons.push_back(i);
+}
+
 }  // namespace
 
 std::vector<std::string> config_maps_of(const Json& pod, std::string_view container) {
@@ -292,11 +323,11 @@ Machine make_machine(const NodeInfo& node, const agent::PodView& view, const age
   if (m.cpu_millis == 0) m.cpu_millis = amount_in(capacity, "cpu");
   m.memory_bytes = limit_of(container, "memory");
   if (m.memory_bytes == 0) m.memory_bytes = amount_in(capacity, "memory");
-  m.gpus = limit_of(container, "nvidia.com/gpu");
-  m.neuron_devices = limit_of(container, "aws.amazon.com/neuron");
+  find_devices(container, &m);
   m.variables = {{"PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
                  {"HOSTNAME", m.host_name},
                  {"HOME", user == 0 ? "/root" : "/"}};
+  for (const auto& [name, value] : container.given.envs) m.variables[name] = value;
   for (const Json& source : array_or_empty(spec, "envFrom")) add_all_of_map(m, source, maps);
   for (const Json& env : array_or_empty(spec, "env")) add_variable(m, pod, env, maps);
   read_answers(m, pod);

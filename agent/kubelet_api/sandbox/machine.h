@@ -30,7 +30,11 @@ struct Machine {
   std::map<std::string, ScriptedAnswer> answers;  // by command line
   int64_t cpu_millis = 0;                         // limit, else of the node
   int64_t memory_bytes = 0;
-  int64_t gpus = 0, neuron_devices = 0;
+  // What its device plugins gave it: "GPU-..." or "MIG-..." with the profile, and numbers of Neuron devices. Without
+  // device plugins its limits say how many there are, and they are the first of the node.
+  std::vector<std::string> gpus;
+  std::vector<std::pair<std::string, std::string>> migs;  // profile, id
+  std::vector<int64_t> neurons;
 };
 
 // The annotations of a pod that exec reads (agent/behavior/behavior_declared.h).

@@ -271,6 +271,16 @@ TEST_F(Sandbox, DevicesOfTheNode) {
   ASSERT_TRUE(devices.ok());
   EXPECT_EQ(devices->get_array().size(), 2u);
   EXPECT_NE(run({"neuron-ls"}).find("| NEURON | NEURON |"), std::string::npos);
+  view.containers[0].devices = {{"u", "c", "nvidia.com/gpu", {{"GPU-7::0", true, 0}, {"GPU-7::3", true, 0}}}};
+  view.containers[0].given.envs = {{"NVIDIA_VISIBLE_DEVICES", "GPU-7"}};
+  view.containers[0].given.nodes = {{"/dev/neuron5", "/dev/neuron5", "rw"}};
+  EXPECT_EQ(run({"nvidia-smi", "-L"}), "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-7)\n");
+  EXPECT_EQ(run({"sh", "-c", "echo $NVIDIA_VISIBLE_DEVICES"}), "GPU-7\n");
+  EXPECT_EQ(kube::get_int(kube::parse_json(run({"neuron-ls", "-j"}))->get_array().at(0), "neuron_device"), 5);
+  view.containers[0].devices = {{"u", "c", "nvidia.com/mig-1g.10gb", {{"MIG-1", true, 0}}}};
+  EXPECT_NE(run({"nvidia-smi", "-L"}).find("  MIG 1g.10gb      Device  0: (UUID: MIG-1)\n"), std::string::npos);
+  view.containers[0].devices = {};
+  view.containers[0].given = {};
   view.containers[0].resources = "{}";
   EXPECT_EQ(run({"nvidia-smi"}), "exec: \"nvidia-smi\": executable file not found in $PATH");
 }
