@@ -21,9 +21,9 @@ struct CountingListener final : DeviceListener {
 };
 
 struct ScriptedPlugin final : DevicePlugin {
-  bool later = false;          // answers wait in `waiting`
-  DeviceIds prefers;           // its preferred ids, whatever is asked
-  std::string allocate_error;  // of every Allocate
+  bool later = false;                           // answers wait in `waiting`
+  DeviceIds prefers;                            // its preferred ids, whatever is asked
+  std::string allocate_error, pre_start_error;  // of every call
   std::vector<DeviceIds> asked_available, asked_must, allocated, pre_started;
   std::deque<std::function<void()>> waiting;
 
@@ -51,7 +51,9 @@ struct ScriptedPlugin final : DevicePlugin {
   }
   void pre_start_container(DeviceIds ids, std::function<void(Status)> done) override {
     pre_started.push_back(std::move(ids));
-    answer([done = std::move(done)] { done(Status()); });
+    answer([done = std::move(done), why = pre_start_error] {
+      done(why.empty() ? Status() : Status(Code::kUnavailable, why));
+    });
   }
 };
 

@@ -204,7 +204,7 @@ void Manager::adopt(Pod& pod, const Json& json) {
   }
   sync(pod);
   // What the API server has already is not sent again to everybody when a fleet starts.
-  if (!full() && find_drift(pod, json) == 0 && pod.work == Work::kNone) {
+  if (!full() && find_drift(pod, json) == 0 && pod.work == Work::kNone && devices_told(pod, json)) {
     assume_sent(pod, context());
     pod.dirty = false;
   }

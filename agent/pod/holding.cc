@@ -116,6 +116,29 @@ void Manager::adopt_devices(Pod& pod, size_t index, const kube::Json& status) {
   }
 }
 
+// Whether the API server knows the health of what the pod holds.
+bool Manager::devices_told(const Pod& pod, const kube::Json& json) const {
+  if (!wants_devices(pod)) return true;
+  const kube::JsonArray* statuses = kube::get_array(json, "status.containerStatuses");
+  for (size_t s = 0; statuses != nullptr && s < statuses->size(); ++s) {
+    std::string told, held;
+    const kube::JsonArray* list = kube::get_array((*statuses)[s], "allocatedResourcesStatus");
+    for (size_t i = 0; list != nullptr && i < list->size(); ++i) {
+      const kube::JsonArray* devices = kube::get_array((*list)[i], "resources");
+      if (kube::get_string((*list)[i], "name").starts_with("claim:") || devices == nullptr) continue;
+      for (const kube::Json& device : *devices) {
+        told += kube::get_string(device, "resourceID");
+        told += kube::get_string(device, "health") == "Healthy" ? "+" : "-";
+      }
+    }
+    for (const ContainerDevices& one : node_.devices->held(pod.uid(), kube::get_string((*statuses)[s], "name"))) {
+      for (const HeldDevice& device : one.devices) held += device.id + (device.healthy ? "+" : "-");
+    }
+    if (told != held) return false;
+  }
+  return true;
+}
+
 void Manager::on_devices_changed() {
   for (const Slot& slot : slots_) {
     Pod* pod = slot.pod.get();

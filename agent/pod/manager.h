@@ -264,6 +264,7 @@ class Manager final : public PodManager {
   void devices_taken(Pod& pod, const kube::Json& json, bool node_is_fresh, const Status& status);
   std::shared_ptr<const kube::Json> node_for(const Pod& pod) const;
   void give_back_devices(const Pod& pod);
+  bool devices_told(const Pod& pod, const kube::Json& json) const;
   Start prepare_devices(Pod& pod, size_t index);
   void devices_prepared(Pod& pod, size_t index, const Status& status, bool inside);
   void adopt_devices(Pod& pod, size_t index, const kube::Json& status);
