@@ -318,6 +318,7 @@ struct Pod {
   uint32_t gates_true = 0, gates_known = 0, gates_unknown = 0;
   uint32_t busy_with = 0;  // container being pulled or fetched
   Duration pass_delay{0};  // wait before the next try
+  uint32_t pass_made = 0;  // containers made in this pass of the worker
 
   std::array<Condition, kConditions> conditions;
   std::vector<ContainerRun> runs;  // as spec->containers

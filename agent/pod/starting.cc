@@ -7,6 +7,12 @@
 namespace ghostfleet::agent {
 
 namespace {
+// When a container begins after its pass of the worker did: they are made one after the other.
+constexpr Duration kFirstMade = std::chrono::milliseconds(2);
+constexpr Duration kNextMade = std::chrono::milliseconds(6);
+}  // namespace
+
+namespace {
 // Until a program has found out that it cannot use its devices.
 constexpr Duration kBadDevicesTake = std::chrono::seconds(1);
 }  // namespace
@@ -218,7 +224,7 @@ void Manager::create_container(Pod& pod, size_t index) {
   const Script& script = script_of(pod, index);
   const uint32_t line = script_line(pod, index);
   if (!script.exits.empty() && script.exit_of(line) != kRunsOn) {
-    run.exit_due = host_.now() + script.after_of(line);
+    run.exit_due = host_.now() + kFirstMade + kNextMade * pod.pass_made + script.after_of(line);
     run.exit_code = script.exit_of(line);
   }
   if (node_.devices != nullptr && !spec.devices.empty() &&
@@ -226,6 +232,7 @@ void Manager::create_container(Pod& pod, size_t index) {
     run.exit_due = host_.now() + kBadDevicesTake;
     run.exit_code = 1;
   }
+  ++pod.pass_made;
   run.made_of.reset();
   run.image_hash = static_cast<uint32_t>(hash_text(spec.image));
   pod.ever_started |= !spec.init && !spec.ephemeral;

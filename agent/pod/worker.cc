@@ -114,6 +114,7 @@ void Manager::sync(Pod& pod) {
   }
   pod.pass_changed = pod.pass_failed = false;
   pod.pass_delay = Duration(0);
+  pod.pass_made = 0;
   for (ContainerRun& run : pod.runs) {
     run.tried = run.killed_in_pass = run.must_restart = run.image_ready = run.objects_ready = false;
   }

@@ -28,7 +28,8 @@ KNOWN = {
 LIGHT_ACCEPTED = {
     "no-configmap", "no-secret", "env-no-key", "volume-no-key", "pvc-missing", "no-pull-secret", "deadline-mount", "delete-env", "delete-mounting",
     "env-late", "env-second", "init-no-key", "items-late", "projected-missing", "volume-late", "env-from-missing", "env-from-secret", "env-secret-init",
-    "env-side", "projected-key", "volumes-two-missing",  # objects
+    "env-side", "projected-key", "volumes-two-missing",
+    "dl2-config", "ep2-env", "ob2-deadline", "ob2-init-late", "ob2-secret-two",  # objects
     "probe-all", "side-ready",  # probes
     "deadline-crash",  # an end in two steps is one
     "deadline-image",  # whether a second pull comes before the deadline is chance
