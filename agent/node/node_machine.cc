@@ -132,7 +132,11 @@ bool NodeMachine::look_at_existing(NodeHost& host, std::string_view node_json, b
   const Duration delay = node_class.options().device_plugin_delay;
   const bool zero = delay >= Duration(0) && !zeroed_;
   *patch = reconcile_patch(*node, node_class, host.identity(), host.wall_now(),
-                           {.ready = ready, .zero_devices = zero, .pressure = pressure_, .images = host.images()});
+                           {.ready = ready,
+                            .zero_devices = zero,
+                            .restore_devices = !zero && delay < Duration(0),
+                            .pressure = pressure_,
+                            .images = host.images()});
   if (zero) {
     host.plugins_awaited();
     host.arm(kDeviceTimer, host.now() + delay);

@@ -710,6 +710,26 @@ TEST(NodeMachine, WithoutACheckpointDevicesAreZeroUntilTheirPluginsRegister) {
   }
 }
 
+TEST(NodeMachine, WhatAnEarlierAgentLeftLowIsBroughtBack) {
+  struct Row {
+    const char *annotations, *capacity, *allocatable, *shown;
+  };
+  for (const Row& row : {Row{"{}", "8", "6", "8/8"}, Row{"{}", "0", "0", "8/8"}, Row{"{}", "4", "3", "4/3"},
+                         Row{R"({"devices.ghostfleet.dev/unhealthy":"nvidia.com/gpu=0,1"})", "8", "6", "8/6"}}) {
+    FakeApi api(full_options());
+    api.put_node(std::string(R"({"metadata":{"name":"n-1","annotations":)") + row.annotations +
+                 R"(},"spec":{},"status":{"capacity":{"cpu":"16","nvidia.com/gpu":")" + row.capacity +
+                 R"("},"allocatable":{"cpu":"16","nvidia.com/gpu":")" + row.allocatable + R"("}}})");
+    NodeMachine m;
+    m.start(api);
+    api.run(m, seconds(20));
+    const auto of = [&](const char* list) {
+      return std::string(api.node()->at("status").at(list).at("nvidia.com/gpu").as_string().c_str());
+    };
+    EXPECT_EQ(of("capacity") + "/" + of("allocatable"), row.shown);
+  }
+}
+
 TEST(NodeMachine, AnotherPodCidrForcesAStatusWrite) {
   FakeApi api(full_options());
   NodeMachine m;

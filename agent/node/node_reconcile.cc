@@ -1,5 +1,6 @@
 #include "agent/node/node_reconcile.h"
 
+#include "agent/device/device_control.h"
 #include "kube/api/kinds.h"
 #include "kube/api/patch.h"
 
@@ -125,6 +126,28 @@ void zero_extended_resources(Json& node) {
   }
 }
 
+std::string quantity_of(const Json& node, std::string_view list, std::string_view resource) {
+  const JsonObject* object = kube::get_object(node, list);
+  const Json* at = object == nullptr ? nullptr : object->if_contains(resource);
+  return at == nullptr || !at->is_string() ? std::string() : std::string(at->get_string());
+}
+
+// A capacity that is neither 0 nor what the plugins list is somebody's wish.
+void restore_devices(const Json& wanted, Json& node) {
+  const JsonObject* annotations = kube::get_object(node, "metadata.annotations");
+  for (const std::string_view key : {kUnhealthyDevices, kDevicePlugins}) {
+    if (annotations != nullptr && annotations->contains(key)) return;
+  }
+  const JsonObject* capacity = kube::get_object(wanted, "status.capacity");
+  if (capacity == nullptr) return;
+  for (const auto& [name, quantity] : *capacity) {
+    const std::string have = quantity_of(node, "status.capacity", name);
+    if (!is_device_resource(name) || (have != "0" && have != quantity.get_string())) continue;
+    kube::ensure_object(node, "status.capacity")[name] = quantity;
+    kube::ensure_object(node, "status.allocatable")[name] = quantity_of(wanted, "status.allocatable", name);
+  }
+}
+
 // A kubelet replaces the addresses as a whole: the list is tagged to merge by type, which would keep stale ones.
 void replace_addresses(Json& patch) {
   Json* addresses = kube::find_path(patch, "status.addresses");
@@ -159,6 +182,7 @@ std::string reconcile_patch(const Json& existing, const NodeClass& node_class, c
   fix_labels(*wanted, after, node_class, !adopted);
   fill_status(*wanted, after, !adopted);
   if (status.zero_devices) zero_extended_resources(after);
+  if (status.restore_devices && !adopted) restore_devices(*wanted, after);
   fix_conditions(after, status.ready, status.pressure, now);
   if (kube::json_equal(before, after)) return {};
   Json patch = kube::make_strategic_merge_patch(before, after, *kind->type);

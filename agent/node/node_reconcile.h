@@ -25,8 +25,11 @@ Ownership ownership_of(const kube::Json& node, const NodeOptions& options);
 struct WantedStatus {
   bool ready = false;         // the Ready condition is wanted True, else it is left as it is
   bool zero_devices = false;  // all extended resources become 0
-  unsigned pressure = 0;      // bit = NodeCondition: True because the node is short of something
-  std::string images = {};    // a JSON list; empty: those of the template
+  // Plugins have started: what an earlier agent left low (a device that was unhealthy, a plugin that was awaited) is
+  // theirs again, unless an annotation says that something is wrong.
+  bool restore_devices = false;
+  unsigned pressure = 0;    // bit = NodeCondition: True because the node is short of something
+  std::string images = {};  // a JSON list; empty: those of the template
 };
 
 // The body of the PATCH of .../status, empty when nothing but heartbeat times would change.
