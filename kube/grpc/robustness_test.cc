@@ -274,6 +274,36 @@ TEST_F(RobustnessTest, AHandlerThatDoesNotReadMakesThePeerWait) {
   EXPECT_EQ(bytes_, kMessage * kMessages);
 }
 
+TEST_F(RobustnessTest, HalvesOfMessagesHeldForAConnectionAreLimited) {
+  start();
+  RawPeer peer(h_->path(), kWindow);
+  // Each stream announces 4 MiB and sends a part: 80 MiB of which nothing can be used.
+  constexpr size_t kPart = 1u << 20;
+  std::string part("\0\0\x40\0\0", 5);
+  part.append(kPart, 'p');
+  std::vector<int32_t> ids;
+  for (int i = 0; i < 80; ++i) {
+    ids.push_back(peer.open("/test.Talk/Say"));
+    peer.send(ids.back(), part, false);
+  }
+  const auto unsent = [&] {
+    size_t sum = 0;
+    for (const int32_t id : ids) sum += peer.unsent(id);
+    return sum;
+  };
+  size_t left = 0;
+  ASSERT_TRUE(pump_until(&peer, [&] { return unsent() < 20 * kPart && std::exchange(left, unsent()) == unsent(); }))
+      << unsent();
+  for (int i = 0; i < 50; ++i) {
+    peer.pump();
+    h_->loop.run_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_GT(unsent(), 10 * kPart) << "64 MiB are held, the connection's window of 4 MiB is on its way";
+  for (size_t i = 0; i < 40; ++i) peer.reset(ids[i], NGHTTP2_CANCEL);
+  ids.erase(ids.begin(), ids.begin() + 40);
+  EXPECT_TRUE(pump_until(&peer, [&] { return unsent() == 0; })) << "what was held is gone: the rest may come";
+}
+
 TEST_F(RobustnessTest, StreamsOfAConnectionAreLimited) {
   RpcServerOptions options;
   options.limits.max_streams = 3;

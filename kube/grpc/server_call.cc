@@ -139,14 +139,14 @@ void CallState::on_timer(uint64_t) {
 }
 
 void CallState::on_data(std::string_view piece) {
-  if (over_) return exchange_->consume(piece.size());
+  if (over_) return exchange_->consume(piece.size(), 0);
   const auto self = shared_from_this();
   reader_.append(piece);
   read_messages();
   if (paused_)
     owed_ += piece.size();
   else
-    exchange_->consume(piece.size());
+    exchange_->consume(piece.size(), over_ ? 0 : reader_.buffered());
 }
 
 void CallState::read_messages() {
@@ -199,7 +199,7 @@ void CallState::resume() {
   loop().post([self = shared_from_this()] {
     if (self->over_ || self->paused_) return;
     self->read_messages();
-    if (!self->paused_) self->exchange_->consume(std::exchange(self->owed_, 0));
+    if (!self->paused_) self->exchange_->consume(std::exchange(self->owed_, 0), self->reader_.buffered());
   });
 }
 

@@ -33,6 +33,7 @@ struct Stream : ServerStream {
   size_t next_piece = 0, piece_offset = 0;
   HeaderList trailers;
   size_t unconsumed = 0;                    // of a streamed body: handed out and not yet taken
+  size_t kept = 0;                          // and what its taker holds
   Stream *prev = nullptr, *next = nullptr;  // of all open streams
 };
 
@@ -60,7 +61,7 @@ class H2ServerSession final : public ServerSession {
   void write(ServerStream* stream, SharedBytes piece) override;
   void finish(ServerStream* stream) override;
   void finish_with(ServerStream* stream, HeaderList&& trailers) override;
-  void consume(ServerStream* stream, size_t bytes) override;
+  void consume(ServerStream* stream, size_t bytes, size_t kept) override;
   void abort(ServerStream* stream) override;
   void go_away() override;
   Status sweep(TimePoint now) override;
@@ -309,18 +310,19 @@ void H2ServerSession::on_streamed_body(Stream& stream, std::string_view piece) {
     nghttp2_session_consume_connection(core_.session(), piece.size());
   }
   if (stream.dispatched && !stream.finished) return events_->on_body(&stream, piece);
-  consume(&stream, piece.size());
+  consume(&stream, piece.size(), 0);
 }
 
 void H2ServerSession::on_streamed_end(Stream& stream) {
   if (!stream.finished) events_->on_body_end(&stream);
 }
 
-void H2ServerSession::consume(ServerStream* base, size_t bytes) {
+void H2ServerSession::consume(ServerStream* base, size_t bytes, size_t kept) {
   auto& stream = *static_cast<Stream*>(base);
   bytes = std::min(bytes, stream.unconsumed);
   stream.unconsumed -= bytes;
-  release_body(bytes);
+  buffered_ += kept;
+  release_body(bytes + std::exchange(stream.kept, kept));
   if (!stream.complete) nghttp2_session_consume_stream(core_.session(), stream.id, bytes);
 }
 
@@ -445,7 +447,7 @@ ssize_t H2ServerSession::read_body(Stream& stream, uint8_t* out, size_t size, ui
 
 void H2ServerSession::on_close(Stream& stream, uint32_t error_code) {
   if (stream_bodies_)
-    release_body(stream.unconsumed);
+    release_body(stream.unconsumed + stream.kept);
   else if (!stream.complete)
     buffered_ -= stream.request.body.size();
   const bool clean = stream.finished && stream.backlog == 0 && error_code == NGHTTP2_NO_ERROR;

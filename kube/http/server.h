@@ -63,8 +63,9 @@ class Exchange {
   // With ServerOptions::stream_bodies, from inside the handler: who takes the body; without it what comes is thrown
   // away. The reader must live until on_end(), the end of the exchange, or read_body(nullptr).
   virtual void read_body(BodyReader* reader) { (void)reader; }
-  // So many bytes were taken: HTTP/2's window of the stream opens by as many.
-  virtual void consume(size_t bytes) { (void)bytes; }
+  // So many bytes were taken: HTTP/2's window of the stream opens by as many. `kept`: what the taker has of the body by
+  // now and cannot use yet; it counts as the connection's, which has to wait when that is too much.
+  virtual void consume(size_t bytes, size_t kept) { (void)bytes, (void)kept; }
 
   // Answers with `status` (101) and ends HTTP on this connection: from then on bytes flow raw. "connection: Upgrade" is
   // added. Null, and nothing sent, when that cannot be: HTTP/2, HTTP/1.0, answered already, or the peer is gone.

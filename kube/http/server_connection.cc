@@ -68,9 +68,9 @@ class StreamExchange final : public Exchange, public std::enable_shared_from_thi
   }
 
   void read_body(BodyReader* reader) override { reader_ = reader; }
-  void consume(size_t bytes) override {
+  void consume(size_t bytes, size_t kept) override {
     if (!stream_) return;
-    session()->consume(stream_, bytes);
+    session()->consume(stream_, bytes, kept);
     output_ready();
   }
 
@@ -98,7 +98,7 @@ class StreamExchange final : public Exchange, public std::enable_shared_from_thi
     if (reader_)
       reader_->on_data(piece);
     else
-      consume(piece.size());
+      consume(piece.size(), 0);
   }
   void body_end() {
     if (BodyReader* reader = std::exchange(reader_, nullptr)) reader->on_end();
@@ -296,7 +296,7 @@ void ServerConnection::on_request(ServerStream* stream, Request&& request) {
 
 void ServerConnection::on_body(ServerStream* stream, std::string_view piece) {
   if (auto* exchange = static_cast<StreamExchange*>(stream->owner)) return exchange->body(piece);
-  session_->consume(stream, piece.size());
+  session_->consume(stream, piece.size(), 0);
 }
 
 void ServerConnection::on_body_end(ServerStream* stream) {

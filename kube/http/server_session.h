@@ -62,8 +62,8 @@ class ServerSession {
     (void)trailers;
     finish(stream);
   }
-  // The body's taker has room for so many bytes more.
-  virtual void consume(ServerStream* stream, size_t bytes) { (void)stream, (void)bytes; }
+  // The body's taker has room for so many bytes more, and keeps so many (Exchange::consume).
+  virtual void consume(ServerStream* stream, size_t bytes, size_t kept) { (void)stream, (void)bytes, (void)kept; }
   virtual void abort(ServerStream* stream) = 0;
   // Answers and ends HTTP here: what pull() still gives is the last of it, and the stream is gone without on_closed().
   // False when that cannot be.
