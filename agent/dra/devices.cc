@@ -129,11 +129,14 @@ Result<DriverFaults> parse_faults(std::string_view text, const DraDevices& devic
   return out;
 }
 
-void add_unhealthy(const std::vector<uint32_t>& indexes, const DraDevices& devices, DriverFaults* faults) {
-  for (const uint32_t index : indexes) {
-    const auto same = [index](const DeviceFault& f) { return f.device == index; };
-    if (index >= devices.count || std::any_of(faults->devices.begin(), faults->devices.end(), same)) continue;
-    faults->devices.push_back({index, FaultKind::kUnhealthy, {}, std::string(word_of(FaultKind::kUnhealthy).effect)});
+void add_unhealthy(const std::vector<UnhealthyDevice>& found, const DraDevices& devices, DriverFaults* faults) {
+  for (const UnhealthyDevice& f : found) {
+    const auto same = [&f](const DeviceFault& known) { return known.device == f.device; };
+    if (f.device >= devices.count || std::any_of(faults->devices.begin(), faults->devices.end(), same)) continue;
+    const bool xid = f.xid >= 0 && devices.kind == DriverKind::kGpu;
+    const FaultWord& word = word_of(xid ? FaultKind::kXid : FaultKind::kUnhealthy);
+    faults->devices.push_back(
+        {f.device, word.kind, xid ? std::to_string(f.xid) : std::string(), std::string(word.effect)});
   }
   std::stable_sort(faults->devices.begin(), faults->devices.end(),
                    [](const DeviceFault& a, const DeviceFault& b) { return a.device < b.device; });

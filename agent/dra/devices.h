@@ -62,8 +62,13 @@ struct DriverFaults {
 // InvalidArgument names the part that is wrong. At most kMaxFaults bytes.
 inline constexpr size_t kMaxFaults = 64 << 10;
 Result<DriverFaults> parse_faults(std::string_view text, const DraDevices& devices);
-// Those devices are unhealthy too, unless something is known of them already.
-void add_unhealthy(const std::vector<uint32_t>& indexes, const DraDevices& devices, DriverFaults* faults);
+// What a device plugin would call unhealthy, of a GPU with its XID (-1: not told), unless something is known of the
+// device already.
+struct UnhealthyDevice {
+  uint32_t device = 0;
+  int xid = -1;
+};
+void add_unhealthy(const std::vector<UnhealthyDevice>& found, const DraDevices& devices, DriverFaults* faults);
 
 // "gpu.nvidia.com/xid"
 std::string taint_key(DriverKind kind, FaultKind fault);

@@ -152,10 +152,10 @@ TEST(Faults, AreReadOrExplained) {
 TEST(Faults, TellTheHealth) {
   const DraDevices d = gpus(4);
   DraDriver driver{&d, "n-1", parse_faults("gpu-0=xid:79; gpu-1=unmonitored", d).value()};
-  add_unhealthy({0, 3, 9}, d, &driver.faults);
+  add_unhealthy({{0, 31}, {3, -1}, {2, 79}, {9, -1}}, d, &driver.faults);
   EXPECT_EQ(driver.state_of("gpu-0").message, "XID 79") << "what is known of it already counts";
   EXPECT_EQ(driver.state_of("gpu-1").health, DeviceHealth::kUnknown);
-  EXPECT_EQ(driver.state_of("gpu-2").health, DeviceHealth::kHealthy);
+  EXPECT_EQ(driver.state_of("gpu-2").message, "XID 79");
   EXPECT_EQ(driver.state_of("gpu-3").health, DeviceHealth::kUnhealthy);
   EXPECT_EQ(driver.state_of("gpu-4").health, DeviceHealth::kUnknown);
   driver.faults.down = true;

@@ -68,11 +68,12 @@ void ShardDra::node_seen(uint32_t row, std::string_view node_json) {
     return parts_.tell_user(row, fmt::format("annotation {}: {}", kDriverFaults, faults.error().message()));
   // What the annotation of device plugins says is told elsewhere when it makes no sense.
   if (const auto unhealthy = agent::parse_faults(annotation(node_json, agent::kUnhealthyDevices)); unhealthy.ok()) {
-    std::vector<uint32_t> indexes;
+    std::vector<agent::UnhealthyDevice> found;
     for (const auto& fault : *unhealthy) {
-      if (fault.resource == agent::plugin_resource(devices->kind)) indexes.push_back(fault.number);
+      if (fault.resource != agent::plugin_resource(devices->kind)) continue;
+      if (fault.code < 0 || agent::XidRules().is_fatal(fault.code)) found.push_back({fault.number, fault.code});
     }
-    if (!indexes.empty()) agent::add_unhealthy(indexes, *devices, &*faults);
+    agent::add_unhealthy(found, *devices, &*faults);
   }
   const agent::DriverFaults before = faults_of(row);
   if (*faults == before) return;
