@@ -155,15 +155,20 @@ TEST_F(DeviceSocketsTest, PodsOfTheNodeHoldWhatAPluginProcessLists) {
 
 TEST_F(DeviceSocketsTest, AnAgentThatStartsAgainKnowsWhoHoldsWhat) {
   start_node();
-  const PluginThread plugin(directory(), 2);
+  auto plugin = std::make_unique<PluginThread>(directory(), 2);
   ASSERT_TRUE(shows("2", "2"));
   create_pod("one", 1);
   ASSERT_TRUE(reaches("one", "Running"));
   node->stop();
   node.reset();
+  plugin.reset();
   ASSERT_TRUE(file_exists(directory() + "/kubelet_internal_checkpoint"));
   start_node();
-  ASSERT_TRUE(shows("2", "2")) << "the plugin has noticed";
+  ASSERT_TRUE(shows("0", "0")) << "the plugin is not there yet";
+  EXPECT_TRUE(eventually([&] { return held("one") == "radio-0 Unhealthy"; }));
+  plugin = std::make_unique<PluginThread>(directory(), 2);
+  ASSERT_TRUE(shows("2", "2"));
+  EXPECT_TRUE(eventually([&] { return held("one") == "radio-0 Healthy"; }));
   EXPECT_TRUE(eventually([&] { return resources_of("one") == "c:radio-0 "; }));
   create_pod("two", 1);
   ASSERT_TRUE(reaches("two", "Running"));

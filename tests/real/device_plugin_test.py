@@ -179,7 +179,9 @@ class AgentTest:
         # The agent starts again: the plugin notices, the pod keeps its device.
         assert self.agent.stop() == 0, self.agent.tail()
         self.agent.start()
+        self.shows("0", "0")
         self.shows("2", "2")
+        self.health("one", "Healthy")
         assert set(self.held(self.phase("one", "Running"))) == set(held)
         self.plugin.stop()
 
