@@ -131,6 +131,12 @@ TEST(Cel, HasLimits) {
   std::string chain = "true";
   for (int i = 0; i < 200; ++i) chain += " && true";
   EXPECT_NE(eval(chain).find("operators in a row"), std::string::npos);
+  std::string deep = "1";
+  for (int i = 0; i < 45; ++i) {
+    deep = "(" + deep + ")";
+    for (int k = 0; k < 99; ++k) deep += "+1";
+  }
+  EXPECT_EQ(eval(deep + " > 0"), "more than 500 levels of operators and brackets");
   EXPECT_NE(eval(std::string(kMaxCost, ' ')).find("at most 10240 are read"), std::string::npos);
   EXPECT_EQ(eval("[1, 2, 3].all(a, [1, 2, 3].all(b, [1, 2, 3].all(c, a * b * c > 0)))", 50),
             "operation cancelled: actual cost limit exceeded");

@@ -350,6 +350,12 @@ class Parser {
   int depth_ = 0;
 };
 
+int depth_of(const Node& node) {
+  int deepest = 0;
+  for (const NodePtr& arg : node.args) deepest = std::max(deepest, depth_of(*arg));
+  return deepest + 1;
+}
+
 }  // namespace
 
 std::string place_of(std::string_view text, size_t position) {
@@ -362,7 +368,10 @@ std::string place_of(std::string_view text, size_t position) {
 Result<NodePtr> parse_expression(std::string_view text) {
   if (text.size() > kMaxExpression)
     return invalid_argument(fmt::format("an expression of {} bytes: at most {} are read", text.size(), kMaxExpression));
-  return Parser(text).parse();
+  auto node = Parser(text).parse();
+  if (node.ok() && depth_of(**node) > kMaxTreeDepth)
+    return invalid_argument(fmt::format("more than {} levels of operators and brackets", kMaxTreeDepth));
+  return node;
 }
 
 }  // namespace ghostfleet::kube::cel

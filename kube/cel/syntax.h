@@ -1,7 +1,7 @@
 // The tree of an expression, and the parser that makes it. Not for others: program.h is the door.
 //
-// Thread rule: plain values. Limits: kMaxExpression bytes, kMaxDepth levels. Errors name the line, the column and what
-// was there.
+// Thread rule: plain values. Limits: kMaxExpression bytes, kMaxDepth and kMaxTreeDepth levels. Errors name the line,
+// the column and what was there.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,8 @@
 namespace ghostfleet::kube::cel {
 
 inline constexpr size_t kMaxExpression = 10 << 10;  // of a device selector
-inline constexpr int kMaxDepth = 100;
+inline constexpr int kMaxDepth = 100;               // of brackets; operators and fields in a row
+inline constexpr int kMaxTreeDepth = 500;           // of the tree: a row of operators makes it deep too
 
 enum class NodeKind : unsigned char {
   kLiteral,
