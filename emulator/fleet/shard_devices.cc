@@ -70,6 +70,7 @@ ShardDevices::NodeDevices& ShardDevices::node_of(uint32_t row) {
     agent::DeviceCheckpoint known;
     for (const auto& model : setup.models) known.registered[model->resource()];
     node->manager.restore(known, now);
+    arm(*node);
   } else {
     for (const auto& model : setup.models) node->manager.register_model(model, now);
   }
@@ -127,8 +128,9 @@ void ShardDevices::node_seen(uint32_t row, std::string_view node_json) {
   const std::string outages = annotation(node_json, agent::kDevicePlugins);
   const auto it = nodes_.find(row);
   if (it == nodes_.end() && faults.empty() && outages.empty()) return;
-  if (it == nodes_.end() || it->second->outages != outages) apply_outages(row, outages);
-  if (it == nodes_.end() || it->second->faults != faults) apply_faults(row, faults);
+  const NodeDevices& node = node_of(row);
+  if (node.outages != outages) apply_outages(row, outages);
+  if (node.faults != faults) apply_faults(row, faults);
 }
 
 // Told once: until the annotation changes.
