@@ -55,7 +55,9 @@ void ResourceQuotaController::on_quota(const ObjectRef& old, const ObjectRef& no
   if (keys.empty()) by_namespace_.erase(std::string(old->ns()));
 }
 
+// What is new was counted when it was admitted.
 void ResourceQuotaController::on_object(const ObjectRef& old, const ObjectRef& now) {
+  if (!old) return;
   const auto keys = by_namespace_.find((now ? now : old)->ns());
   if (keys == by_namespace_.end()) return;
   for (const std::string& key : keys->second) queue_.add_after(key, kSoon);
@@ -104,7 +106,12 @@ SyncResult ResourceQuotaController::sync(const std::string& key) {
     const auto known = usage.find(std::string(entry.key()));
     used[entry.key()] = known == usage.end() ? std::string("0") : known->second.to_string();
   }
+  const std::string seen(kube::get_string(quota, "metadata.resourceVersion"));
+  bool overtaken = false;
   const auto done = context_.modify(kName, quotas_, ns, name, "status", [&](Json& live) -> kube::ApiResult<bool> {
+    // Somebody was admitted meanwhile, and is perhaps not in this count.
+    overtaken = kube::get_string(live, "metadata.resourceVersion") != seen;
+    if (overtaken) return false;
     const JsonObject* now = kube::get_object(live, "spec.hard");
     if (now == nullptr || !kube::json_equal(Json(*now), Json(*hard))) return false;  // it comes again
     const JsonObject before = kube::ensure_object(live, "status");
@@ -112,7 +119,7 @@ SyncResult ResourceQuotaController::sync(const std::string& key) {
     kube::set_path(live, "status.used", used);
     return !kube::json_equal(Json(before), Json(kube::ensure_object(live, "status")));
   });
-  if (!done.ok() && !is_moot(done.error())) return SyncResult::retry();
+  if (overtaken || (!done.ok() && !is_moot(done.error()))) return SyncResult::retry();
   return SyncResult::again(kCountAnew);
 }
 
