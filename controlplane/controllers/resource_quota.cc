@@ -18,6 +18,12 @@ constexpr Duration kCountAnew = std::chrono::minutes(5);
 constexpr std::string_view kCounted[] = {
     "pods", "services", "secrets", "configmaps", "persistentvolumeclaims", "replicationcontrollers", "resourcequotas"};
 
+bool same_spec(const ObjectRef& old, const ObjectRef& now) {
+  const Json before = parse_object(old), after = parse_object(now);
+  const Json *a = kube::find_path(before, "spec"), *b = kube::find_path(after, "spec");
+  return a != nullptr && b != nullptr && kube::json_equal(*a, *b);
+}
+
 bool has_ended(const Json& pod) {
   const std::string_view phase = kube::get_string(pod, "status.phase");
   return phase == "Succeeded" || phase == "Failed";
@@ -48,7 +54,8 @@ void ResourceQuotaController::on_quota(const ObjectRef& old, const ObjectRef& no
   std::set<std::string>& keys = by_namespace_[std::string(either->ns())];
   if (now) {
     keys.insert(now->key);
-    queue_.add(now->key);
+    // Who admits an object changes the status before the object is there: that is no occasion to count.
+    if (!old || !same_spec(old, now)) queue_.add(now->key);
     return;
   }
   keys.erase(old->key);
