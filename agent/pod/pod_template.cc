@@ -244,7 +244,8 @@ void add_problems(std::string key, const std::vector<std::string>& problems, std
 }
 
 // What a rule says stands between the defaults and the annotation. Default: runs until stopped; an init container, and
-// what a Job owns, ends with 0 after a second when nobody says how it ends. `told`: the command line need not be asked.
+// what a Job owns, ends with 0 after a second when nobody says how, or when in words that make sense. `told`: the
+// command line need not be asked.
 Script read_script(const Json& pod, const Json& json, const ContainerSpec& container, bool job,
                    const BehaviorRules* rules, bool* told, PodTemplate* out) {
   const int rule = rules != nullptr ? rules->find(pod, json) : -1;
@@ -256,9 +257,13 @@ Script read_script(const Json& pod, const Json& json, const ContainerSpec& conta
   const bool annotated = text != nullptr && text->is_string();
   Script defaults = rule >= 0 ? rules->apply(rule, {}) : Script{};
   const bool ends = (job && !container.init) || (container.init && !container.sidecar);
+  std::vector<std::string> problems;
   const bool says_how =
-      !(annotated ? parse_script(text->get_string(), defaults, nullptr, histograms) : defaults).exits.empty();
-  if (ends && !says_how) {
+      !(annotated ? parse_script(text->get_string(), defaults, &problems, histograms) : defaults).exits.empty();
+  // A word for the time that makes no sense is no reason to end at once.
+  const bool says_when = std::none_of(problems.begin(), problems.end(),
+                                      [](const std::string& problem) { return problem.starts_with("after"); });
+  if (ends && (!says_how || !says_when)) {
     Script presumed;
     presumed.exits = {0};
     presumed.after = std::chrono::seconds(1);
@@ -266,7 +271,7 @@ Script read_script(const Json& pod, const Json& json, const ContainerSpec& conta
   }
   if (!annotated) return defaults;
   *told = true;
-  std::vector<std::string> problems;
+  problems.clear();
   Script script = parse_script(text->get_string(), std::move(defaults), &problems, histograms);
   const std::string instead =
       rule < 0 ? std::string("the default is used") : "what behaviorRules[" + std::to_string(rule) + "] says is used";
