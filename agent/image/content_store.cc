@@ -39,6 +39,7 @@ std::vector<std::string> strings_of(const kube::Json& json, std::string_view fie
 std::string record_to_json(const ImageRecord& r) {
   return kube::to_json(kube::JsonObject{{"reference", r.reference},
                                         {"manifest", r.manifest},
+                                        {"target", r.target},
                                         {"config", r.config},
                                         {"chain", r.chain},
                                         {"platform", r.platform},
@@ -57,6 +58,7 @@ Result<ImageRecord> record_from_json(std::string_view bytes) {
   ImageRecord r;
   r.reference = kube::get_string(*json, "reference");
   r.manifest = kube::get_string(*json, "manifest");
+  r.target = kube::get_string(*json, "target");
   r.config = kube::get_string(*json, "config");
   r.chain = kube::get_string(*json, "chain");
   r.platform = kube::get_string(*json, "platform");
@@ -72,6 +74,7 @@ Result<ImageRecord> record_from_json(std::string_view bytes) {
   digests.push_back(r.manifest);
   digests.push_back(r.config);
   if (!r.chain.empty()) digests.push_back(r.chain);
+  if (!r.target.empty()) digests.push_back(r.target);
   for (const std::string& digest : digests) GF_RETURN_IF_ERROR(check_digest(digest));
   return r;
 }

@@ -27,6 +27,7 @@ namespace ghostfleet::image {
 
 struct ImageRecord {
   std::string reference, manifest, config, chain;  // digests; chain empty while only read lazily
+  std::string target;  // what the registry answered for the name: the manifest, or an index it is in; empty: not known
   std::string platform, puller;
   std::vector<std::string> layers, diffs;  // digests of blobs and of their tars, bottom first
   std::vector<std::string> extra;          // other blobs that belong to it (tables of contents)

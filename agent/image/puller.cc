@@ -386,15 +386,16 @@ void fill_stats(const RegistryStats& from, PullReport* to) {
   to->stalls = from.stalls;
 }
 
-ImageRecord record_of(const Reference& reference, const ResolvedImage& image, const PullOptions& options) {
+ImageRecord record_of(const Reference& reference, const ResolvedImage& image, PullMode mode, bool plain_http) {
   ImageRecord r;
   r.reference = reference.to_string();
   r.manifest = image.manifest_digest;
+  r.target = image.target_digest;
   r.config = image.manifest.config.digest;
   r.platform = image.config.platform.to_string();
-  r.puller = pull_mode_name(options.settings.mode);
+  r.puller = pull_mode_name(mode);
   r.pulled = format_time(SystemClock::instance().wall_now());
-  r.plain_http = options.registry.plain_http;
+  r.plain_http = plain_http;
   r.size = image.manifest.config.size + image.manifest_bytes.size();
   for (const Descriptor& layer : image.manifest.layers) {
     r.layers.push_back(layer.digest);
@@ -465,6 +466,7 @@ Result<ResolvedImage> resolve_image(Registry* registry, const Reference& referen
                                     ContentStore* store) {
   auto fetched = registry->manifest(reference.target());
   if (!fetched.ok()) return fetched.error();
+  const std::string target = fetched->digest;
   auto document = parse_document(fetched->bytes, fetched->content_type);
   if (!document.ok()) return document.error().with_context(reference.to_string());
   if (document->is_index) {
@@ -478,6 +480,7 @@ Result<ResolvedImage> resolve_image(Registry* registry, const Reference& referen
       return invalid_argument(reference.to_string() + ": an index inside an index is not supported");
   }
   ResolvedImage out;
+  out.target_digest = target;
   out.manifest_digest = fetched->digest;
   out.manifest_bytes = std::move(fetched->bytes);
   out.manifest = std::move(document->manifest);
@@ -494,6 +497,7 @@ Result<ResolvedImage> resolve_image(Registry* registry, const Reference& referen
 
 Result<ResolvedImage> stored_image(const ImageRecord& record, const ContentStore& store) {
   ResolvedImage out;
+  out.target_digest = record.target;
   out.manifest_digest = record.manifest;
   auto manifest = store.read_blob(record.manifest, kMaxManifestBytes);
   if (!manifest.ok()) return manifest.error();
@@ -519,10 +523,14 @@ Puller::Puller(ContentStore* store, PullOptions options)
 Puller::~Puller() = default;
 
 Result<PullReport> Puller::pull(const Reference& reference, CancelFlag* outer) {
+  return pull(reference, options_.registry, outer);
+}
+
+Result<PullReport> Puller::pull(const Reference& reference, const RegistryOptions& how, CancelFlag* outer) {
   const TimePoint start = SystemClock::instance().now();
   CancelFlag flag(outer);  // a pull that fails ends its own threads, not those of others
   CancelFlag* const cancel = &flag;
-  Registry registry(&http_, reference, options_.registry, cancel);
+  Registry registry(&http_, reference, how, cancel);
   auto image = resolve_image(&registry, reference, options_.platform, store_);
   if (!image.ok()) return image.error();
   auto layers = plan_layers(*image, options_.strict_media_types);
@@ -533,7 +541,7 @@ Result<PullReport> Puller::pull(const Reference& reference, CancelFlag* outer) {
   report.platform = image->config.platform.to_string();
   report.mode = pull_mode_name(options_.settings.mode);
   report.seconds_to_manifest = seconds_since(start);
-  ImageRecord record = record_of(reference, *image, options_);
+  ImageRecord record = record_of(reference, *image, options_.settings.mode, how.plain_http);
 
   if (options_.settings.mode == PullMode::kLazy) {
     LazyImage lazy(&registry, store_, *image, options_.limits);

@@ -89,6 +89,7 @@ class Gate {
 // The manifest of an image for one platform, with its configuration; both are in the store afterwards.
 struct ResolvedImage {
   std::string manifest_digest, manifest_bytes;
+  std::string target_digest;  // of what the registry answered first: the manifest, or its index; empty: not known
   Manifest manifest;
   ImageConfig config;
 };
@@ -103,6 +104,8 @@ class Puller {
   ~Puller();
   // `outer` ends it early.
   Result<PullReport> pull(const Reference& reference, CancelFlag* outer);
+  // With other credentials and another way to the registry than those of the options.
+  Result<PullReport> pull(const Reference& reference, const RegistryOptions& how, CancelFlag* outer);
 
  private:
   ContentStore* store_;
