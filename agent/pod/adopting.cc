@@ -120,6 +120,8 @@ void Manager::adopt_container(Pod& pod, size_t index, const Json& status) {
   const ContainerSpec& spec = pod.spec->containers[index];
   ContainerRun& run = pod.runs[index];
   if (run.now.state != RunState::kAbsent) images_.adopt(spec.image, host_.now());
+  // Its tag may have moved since.
+  if (images_.real()) pod.more().set_image_id(static_cast<uint32_t>(index), std::string(get_string(status, "imageID")));
   run.image_hash = static_cast<uint32_t>(hash_text(spec.image));
   run.ended_at = host_.now() - (host_.wall_now() - run.now.end.finished);
   const std::string id(get_string(status, "containerID"));

@@ -1,6 +1,6 @@
-// ImagePuller: how the images of one node come onto it, as its PodManager sees it. Two implementations: the rules of
-// PodOptions (images.h), and a model of transfers that share what they come over, which the owner of the manager gives
-// to it (NodeFacts).
+// ImagePuller: how the images of one node come onto it, as its PodManager sees it. Implementations: the rules of
+// PodOptions (images.h); and, given by the manager's owner (NodeFacts), a model of transfers that share what they come
+// over, or pulls from registries.
 //
 // Thread rule: the node's thread. Images are named as a pod's spec names them.
 #pragma once
@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/clock.h"
 
@@ -45,6 +46,13 @@ class ImagePuller {
   virtual TimePoint begin(PullTicket ticket, std::string_view image, TimePoint now) = 0;
   // What came of it; once, at or after its end.
   virtual PullResult end(PullTicket ticket, std::string_view image, TimePoint now) = 0;
+  // Images are really pulled: the manager hands over pull secrets, and asks for the ids of images. In full fidelity
+  // only.
+  virtual bool real() const { return false; }
+  // Before begin() of that ticket: what the pod's pull secrets say, in their order (pull_secrets.h).
+  virtual void give_secrets(PullTicket, std::vector<std::string>) {}
+  // The reference by digest, as container statuses tell it, of an image that is there; empty: one is made up.
+  virtual std::string id_of(std::string_view) { return {}; }
   // A container of an earlier agent runs from this image: it is there.
   virtual void adopt(std::string_view image, TimePoint now) = 0;
   // As it is now; nothing: images take no room.

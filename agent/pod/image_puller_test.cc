@@ -7,6 +7,8 @@
 #include <map>
 #include <set>
 
+#include "agent/pod/pull_secrets.h"
+#include "base/digest.h"
 #include "tests/support/pod_test_host.h"
 
 namespace ghostfleet {
@@ -40,6 +42,12 @@ class ScriptedPuller final : public agent::ImagePuller {
     return result;
   }
   void adopt(std::string_view image, TimePoint) override { adopted.emplace_back(image); }
+  bool real() const override { return pulls_really; }
+  void give_secrets(PullTicket, std::vector<std::string> configs) override { secrets = std::move(configs); }
+  std::string id_of(std::string_view image) override {
+    const auto it = ids.find(std::string(image));
+    return it == ids.end() ? std::string() : it->second;
+  }
   std::optional<agent::DiskRoom> disk_room() override { return room; }
   void remove_unused(TimePoint) override {
     ++removals;
@@ -50,6 +58,9 @@ class ScriptedPuller final : public agent::ImagePuller {
   std::vector<std::string> begun, taken, adopted;
   std::map<std::string, PullTicket> on_their_way;
   PullResult result{{}, seconds(3), 123456789};
+  bool pulls_really = false;
+  std::optional<std::vector<std::string>> secrets;
+  std::map<std::string, std::string> ids;
   std::optional<agent::DiskRoom> room;
   int64_t freed = 0;
   int removals = 0;
@@ -180,6 +191,78 @@ TEST_P(ImagePullerTest, ARestartFindsTheImagesOfItsContainers) {
   EXPECT_THAT(puller_.adopted, ElementsAre("r.example/app:1"));
   EXPECT_TRUE(cluster_.manager().uses_image("r.example/app:1"));
   EXPECT_FALSE(cluster_.manager().uses_image("r.example/other:1"));  // it has no container yet
+}
+
+std::string image_id_of(FakeCluster& cluster, const std::string& pod) {
+  return std::string(get_string(kube::get_array(*cluster.pod(pod), "status.containerStatuses")->at(0), "imageID"));
+}
+
+TEST_P(ImagePullerTest, TheIdOfARealImageIsToldAndStaysWhenItsTagMoves) {
+  puller_.pulls_really = true;
+  puller_.images = {"r.example/app:1"};
+  puller_.ids = {{"r.example/app:1", "r.example/app@sha256:old"}};
+  cluster_.create(pod_of("a", "r.example/app:1"));
+  cluster_.run_for(seconds(3));
+  EXPECT_EQ(image_id_of(cluster_, "a"), "r.example/app@sha256:old");
+  puller_.ids["r.example/app:1"] = "r.example/app@sha256:new";
+  cluster_.restart_agent();
+  cluster_.create(pod_of("b", "r.example/app:1"));
+  cluster_.run_for(minutes(2));
+  EXPECT_EQ(image_id_of(cluster_, "a"), "r.example/app@sha256:old");
+  EXPECT_EQ(image_id_of(cluster_, "b"), "r.example/app@sha256:new");
+}
+
+Json pull_secret(const std::string& name, const std::string& type, const std::string& key, const std::string& text) {
+  return kube::parse_json(R"({"metadata":{"name":")" + name + R"("},"type":")" + type + R"(","data":{")" + key +
+                          R"(":")" + base64_encode(text) + R"("}})")
+      .value();
+}
+
+TEST_P(ImagePullerTest, ARealPullHasThePodsSecretsAsTheyAreNow) {
+  puller_.pulls_really = true;
+  puller_.result = {"no", Duration(0), 0};
+  cluster_.put_object("secrets",
+                      pull_secret("one", "kubernetes.io/dockerconfigjson", ".dockerconfigjson", "{\"auths\":{}}"));
+  cluster_.put_object("secrets", pull_secret("two", "kubernetes.io/dockercfg", ".dockercfg", "{\"r\":{}}"));
+  Json pod = pod_of("a", "r.example/app:1");
+  kube::set_path(pod, "spec.imagePullSecrets",
+                 kube::parse_json(R"([{"name":"one"},{"name":"gone"},{"name":"two"}])").value());
+  cluster_.create(std::move(pod));
+  cluster_.run_for(seconds(3));
+  ASSERT_EQ(puller_.secrets.has_value(), GetParam());  // light nodes read no secrets
+  if (!GetParam()) return;
+  EXPECT_THAT(*puller_.secrets, ElementsAre("{\"auths\":{}}", "", "{\"auths\":{\"r\":{}}}"));
+  EXPECT_THAT(cluster_.events("a"), Contains(HasSubstr("FailedToRetrieveImagePullSecret")));
+  // The secret is another one when it is tried again.
+  cluster_.put_object("secrets",
+                      pull_secret("one", "kubernetes.io/dockerconfigjson", ".dockerconfigjson", "{\"new\":1}"));
+  told("r.example/app:1");
+  cluster_.run_for(seconds(40));
+  ASSERT_EQ(puller_.begun.size(), 2u);
+  EXPECT_EQ(puller_.secrets->front(), "{\"new\":1}");
+  puller_.result = {};
+  told("r.example/app:1");
+  cluster_.run_for(seconds(3));
+  EXPECT_EQ(phase("a"), "Running");
+}
+
+TEST_P(ImagePullerTest, AModelIsGivenNoSecrets) {
+  cluster_.put_object("secrets", pull_secret("one", "kubernetes.io/dockerconfigjson", ".dockerconfigjson", "{}"));
+  Json pod = pod_of("a", "r.example/app:1");
+  kube::set_path(pod, "spec.imagePullSecrets", kube::parse_json(R"([{"name":"one"}])").value());
+  cluster_.create(std::move(pod));
+  cluster_.run_for(seconds(3));
+  EXPECT_EQ(puller_.begun.size(), 1u);
+  EXPECT_FALSE(puller_.secrets);
+}
+
+TEST(PullSecrets, OnlyOfTheirTypesAndReadable) {
+  const std::string type = "kubernetes.io/dockerconfigjson", key = ".dockerconfigjson";
+  EXPECT_EQ(agent::docker_config_of(pull_secret("s", type, key, "{\"auths\":{}}")), "{\"auths\":{}}");
+  EXPECT_EQ(agent::docker_config_of(pull_secret("s", "Opaque", key, "{\"auths\":{}}")), "");
+  EXPECT_EQ(agent::docker_config_of(pull_secret("s", type, "other", "{}")), "");
+  EXPECT_EQ(agent::docker_config_of(pull_secret("s", type, key, "no JSON")), "");
+  EXPECT_EQ(agent::docker_config_of(kube::parse_json("{}").value()), "");
 }
 
 TEST_P(ImagePullerTest, AnEndedContainerHoldsItsImageToo) {

@@ -163,6 +163,7 @@ class Manager final : public PodManager {
   Start ensure_image(Pod& pod, size_t index);
   static ContainerRun& pulls_of(Pod& pod, size_t index);
   Start pull(Pod& pod, size_t index);
+  void begin_pull(Pod& pod, size_t index);
   void pull_ends(Pod& pod);
   static PullTicket ticket_of(const Pod& pod);
   Start ensure_objects(Pod& pod, size_t index);
@@ -308,6 +309,8 @@ class Manager final : public PodManager {
   void send_token_request(Pod& pod, size_t index);
   void look_for_pull_secrets(Pod& pod);
   void on_pull_secret(Pod& pod, size_t index, const ApiResponse& response);
+  void fetch_pull_secrets(Pod& pod, size_t index);
+  void take_pull_secret(Pod& pod, size_t index, const ApiResponse& response);
   bool claims_missing(Pod& pod);
   void tell_unmounted(Pod& pod, const std::string& failed, const std::string& why);
   void send_object_request(Pod& pod, Call call, size_t index, const ObjectRef& ref);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "agent/pod/manager.h"
+#include "agent/pod/pull_secrets.h"
 
 namespace ghostfleet::agent {
 
@@ -196,8 +197,36 @@ void Manager::look_for_pull_secrets(Pod& pod) {
 }
 
 void Manager::on_pull_secret(Pod& pod, size_t index, const ApiResponse& response) {
-  if (pod.extras == nullptr || index >= pod.extras->missing_pull_secrets.size()) return;
-  pod.extras->missing_pull_secrets[index] = response.status == 404 || response.status == 403;
+  if (pod.extras == nullptr) return;
+  if (index < pod.extras->missing_pull_secrets.size())
+    pod.extras->missing_pull_secrets[index] = response.status == 404 || response.status == 403;
+  take_pull_secret(pod, index, response);
+}
+
+// Read anew before each pull: a password may have been changed.
+void Manager::fetch_pull_secrets(Pod& pod, size_t index) {
+  const size_t count = std::min<size_t>(pod.spec->pull_secrets.size(), 255);
+  pod.work = Work::kFetching;
+  pod.work_due = kNever;
+  pod.busy_with = static_cast<uint32_t>(index);
+  auto fetch = std::make_unique<SecretFetch>();
+  fetch->waiting = count;
+  fetch->answered.assign(count, 0);
+  fetch->configs.resize(count);
+  pod.more().secrets = std::move(fetch);
+  for (size_t i = 0; i < count; ++i) {
+    send_object_request(pod, Call::kPullSecret, i, {.kind = ObjectKind::kSecret, .name = pod.spec->pull_secrets[i]});
+  }
+}
+
+// With the last one the pull begins, also without those that are not there.
+void Manager::take_pull_secret(Pod& pod, size_t index, const ApiResponse& response) {
+  SecretFetch* fetch = pod.extras->secrets.get();
+  if (fetch == nullptr || index >= fetch->answered.size() || fetch->answered[index] != 0) return;
+  fetch->answered[index] = 1;
+  const Result<kube::Json> secret = kube::parse_json(response.ok() ? response.body : std::string_view("{}"));
+  if (secret.ok()) fetch->configs[index] = docker_config_of(*secret);
+  if (--fetch->waiting == 0 && pod.work == Work::kFetching) begin_pull(pod, pod.busy_with);
 }
 
 void Manager::ask_for_volumes(Pod& pod) {

@@ -243,6 +243,13 @@ struct Mirror {
   TimePoint retry = kNever;
 };
 
+// The pull secrets of a pod while a pull waits for them.
+struct SecretFetch {
+  size_t waiting = 0;
+  std::vector<char> answered;        // by index of the spec's
+  std::vector<std::string> configs;  // the same; empty: it is of no use
+};
+
 // What few pods need.
 struct Extras {
   // Attempts taken over from an earlier agent, and their ids, by container; an empty id is one we would make up too.
@@ -264,6 +271,20 @@ struct Extras {
   std::unique_ptr<PodClaims> claims;
   std::unique_ptr<Mirror> mirror;
   std::vector<std::pair<uint32_t, std::string>> pull_errors;  // of the last try that failed, by container
+  std::vector<std::pair<uint32_t, std::string>> image_ids;    // of images that were really pulled, by container
+  std::unique_ptr<SecretFetch> secrets;
+
+  void set_image_id(uint32_t container, std::string id) {
+    std::erase_if(image_ids, [container](const auto& one) { return one.first == container; });
+    if (!id.empty()) image_ids.emplace_back(container, std::move(id));
+  }
+  // Empty: it is made up.
+  std::string_view image_id(size_t container) const {
+    for (const auto& [of, id] : image_ids) {
+      if (of == container) return id;
+    }
+    return {};
+  }
 
   void set_pull_error(uint32_t container, std::string error) {
     std::erase_if(pull_errors, [container](const auto& one) { return one.first == container; });

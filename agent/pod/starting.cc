@@ -118,12 +118,26 @@ Manager::Start Manager::pull(Pod& pod, size_t index) {
     tell(pod, true, "Failed", "Error: ImagePullBackOff", container);
     return fail(pod, index, Why::kImagePullBackOff, error_delay());
   }
-  tell(pod, false, "Pulling", fmt::format("Pulling image \"{}\"", spec.image), container);
+  if (full() && images_.real() && !pod.spec->pull_secrets.empty()) {
+    fetch_pull_secrets(pod, index);
+  } else {
+    begin_pull(pod, index);
+  }
+  return Start::kBusy;
+}
+
+void Manager::begin_pull(Pod& pod, size_t index) {
+  const ContainerSpec& spec = pod.spec->containers[index];
+  const TimePoint now = host_.now();
+  tell(pod, false, "Pulling", fmt::format("Pulling image \"{}\"", spec.image), static_cast<int>(index));
+  if (pod.extras != nullptr && pod.extras->secrets != nullptr) {
+    images_.give_secrets(ticket_of(pod), std::move(pod.extras->secrets->configs));
+    pod.extras->secrets.reset();
+  }
   pod.work = Work::kPulling;
   pod.work_due = images_.begin(ticket_of(pod), spec.image, now);  // kNever: its end is told
   pod.busy_with = static_cast<uint32_t>(index);
   pod.runs[index].pull_began = now;
-  return Start::kBusy;
 }
 
 static_assert(kPullEndIsTold == kNever);  // then the pod's timer waits for it
@@ -235,6 +249,7 @@ void Manager::create_container(Pod& pod, size_t index) {
   ++pod.pass_made;
   run.made_of.reset();
   run.image_hash = static_cast<uint32_t>(hash_text(spec.image));
+  if (images_.real()) pod.more().set_image_id(static_cast<uint32_t>(index), images_.id_of(spec.image));
   pod.ever_started |= !spec.init && !spec.ephemeral;
   pod.pass_changed = true;
   tell(pod, false, "Created", "Container created", static_cast<int>(index));

@@ -90,6 +90,12 @@ void add_devices(const Pod& pod, size_t index, const StatusContext& context, std
   if (!list.empty()) *out += "\"allocatedResourcesStatus\":[" + list + "],";
 }
 
+// The id of the image a container was made of.
+std::string id_of_image(const Pod& pod, size_t index, const std::string& image) {
+  const std::string_view id = pod.extras != nullptr ? pod.extras->image_id(index) : std::string_view();
+  return id.empty() ? image_id(image) : std::string(id);
+}
+
 void add_container(const Pod& pod, size_t index, const StatusContext& context, std::string* out) {
   const ContainerSpec& spec = pod.spec->containers[index];
   const Look& look = pod.runs[index].shown;
@@ -106,7 +112,7 @@ void add_container(const Pod& pod, size_t index, const StatusContext& context, s
   const std::string& image = pod.runs[index].made_of != nullptr ? *pod.runs[index].made_of : spec.image;
   add_text("image", created ? normal_image_name(image) : spec.image, out);
   *out += ",";
-  add_text("imageID", created ? image_id(image) : "", out);
+  add_text("imageID", created ? id_of_image(pod, index, image) : "", out);
   *out += ",\"lastState\":";
   if (look.state == RunState::kExited && look.why != Why::kNone) {
     add_ended(pod, index, look.end, context, out);
