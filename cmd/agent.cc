@@ -9,6 +9,7 @@
 #include "cmd/commands.h"
 #include "cmd/eviction_flags.h"
 #include "cmd/fleet_run.h"
+#include "cmd/image_store_flags.h"
 #include "cmd/node_bootstrap.h"
 #include "cmd/static_pods.h"
 #include "emulator/fleet/single_node.h"
@@ -38,6 +39,7 @@ struct AgentFlags {
   std::string devices, plugin_directory, pod_resources;
   bool device_plugins = false, dra = false;
   EvictionFlags eviction;
+  ImageStoreFlags image_store;
 };
 
 Result<agent::NodeTemplate> node_template(const AgentFlags& flags, emulator::PullMachine* machine) {
@@ -125,6 +127,30 @@ Status add_devices(const AgentFlags& flags, emulator::SingleNodeOptions* o) {
   return Status();
 }
 
+// How images come to the node: one of three ways.
+Status add_images(const AgentFlags& flags, emulator::SingleNodeOptions* o) {
+  const std::string& store = flags.image_store.store;
+  if (!store.empty() && !flags.images.empty()) return invalid_argument("--image-store and --images: give one of them");
+  if (!store.empty() && !flags.image_rules.empty())
+    return invalid_argument("--image-store and --image-rules: give one of them");
+  if (!flags.image_rules.empty()) {
+    auto text = read_named_file(flags.image_rules, 1 << 20, "--image-rules");
+    if (!text.ok()) return text.error();
+    auto rules = emulator::parse_image_rules(*text, flags.image_rules);
+    if (!rules.ok()) return rules.error();
+    o->pods.image_rules = *rules;
+  }
+  if (!flags.images.empty()) {
+    auto model = load_image_model(flags.images);
+    if (!model.ok()) return model.error();
+    o->images = emulator::with_built_in_images(*model);
+  }
+  auto real = image_store_options(flags.image_store);
+  if (!real.ok()) return real.error();
+  o->image_store = std::move(*real);
+  return Status();
+}
+
 Result<emulator::SingleNodeOptions> options_of(const AgentFlags& flags) {
   emulator::SingleNodeOptions o;
   if (const auto bad = kube::check_dns1123_subdomain(flags.node_name); !bad.empty())
@@ -149,18 +175,7 @@ Result<emulator::SingleNodeOptions> options_of(const AgentFlags& flags) {
   auto node_server = node_server_options(flags.node_server, 1);
   if (!node_server.ok()) return node_server.error();
   o.node_server = *node_server;
-  if (!flags.image_rules.empty()) {
-    auto text = read_named_file(flags.image_rules, 1 << 20, "--image-rules");
-    if (!text.ok()) return text.error();
-    auto rules = emulator::parse_image_rules(*text, flags.image_rules);
-    if (!rules.ok()) return rules.error();
-    o.pods.image_rules = *rules;
-  }
-  if (!flags.images.empty()) {
-    auto model = load_image_model(flags.images);
-    if (!model.ok()) return model.error();
-    o.images = emulator::with_built_in_images(*model);
-  }
+  GF_RETURN_IF_ERROR(add_images(flags, &o));
   o.pods.commands = flags.behavior == "command";
   o.pods.device_plugins = flags.device_plugins || !flags.profile.empty();
   o.second_pod_cidr = flags.second_pod_cidr;
@@ -248,6 +263,7 @@ int run_agent(const AgentFlags& flags) {
               config->context.c_str());
   if (const std::string server = (*node)->node_server(); !server.empty())
     std::printf("node server: %s\n", server.c_str());
+  if (options->image_store) std::printf("images are pulled into %s\n", options->image_store->folder.c_str());
   if (options->device_sockets)
     std::printf("device plugins register in %s\n", options->device_sockets->plugin_directory.c_str());
   RunOptions run;
@@ -334,6 +350,7 @@ void add_agent(CLI::App& app, Runner* run) {
   command->add_option("--images", flags->images,
                       "pull images by the model (docs/images.md): a file of images and settings (kind: Images), or "
                       "built-in (default: images are there at once)");
+  add_image_store_flags(*command, &flags->image_store);
   command->add_option("--seed", flags->seed, "of everything that is left to chance (default 1)");
   command->add_flag("--adopt", flags->adopt, "take over a node of a fleet that runs");
   command->add_option("--for", flags->for_time, "end cleanly after this time (2m, 90s)");

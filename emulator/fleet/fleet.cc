@@ -303,6 +303,7 @@ Status RunningFleet::begin() {
   if (!per_node) make_hub(*http, prefix, *existing);
   GF_RETURN_IF_ERROR(start_node_server(options_.client));
   for (auto& shard : shards_) GF_RETURN_IF_ERROR(shard->open_sockets());
+  for (auto& shard : shards_) GF_RETURN_IF_ERROR(shard->open_image_store());
   for (auto& shard : shards_) shard->start();
   if (hub_) {
     hub_->start();
@@ -365,6 +366,7 @@ void RunningFleet::make_shards(const kube::http::HttpClientOptions& http, const 
     c.classes = classes_;
     c.pods = pods;
     c.images = images_.get();
+    c.image_store = options_.image_store;
     c.devices = device_setups_;
     c.device_sockets = options_.device_sockets;
     for (const FleetGroup& group : options_.groups) c.dra.push_back(group.dra);

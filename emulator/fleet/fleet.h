@@ -31,6 +31,8 @@
 
 namespace ghostfleet::emulator {
 
+struct ImageStoreOptions;  // store_puller.h
+
 enum class ConnectionMode : unsigned char {
   kShared,   // heartbeats multiplexed over a few HTTP/2 connections of each shard
   kPerNode,  // every node its own TLS connection and the watches a kubelet opens
@@ -81,6 +83,9 @@ struct FleetOptions {
   std::optional<agent::NodeSocketOptions> device_sockets;
   // How images are pulled (docs/images.md); null: by pods.image_rules alone.
   std::shared_ptr<const ImageModel> images;
+  // The images of the one node are really pulled into a folder (docs/image-pull.md); without `images`, and in full
+  // fidelity.
+  std::shared_ptr<const ImageStoreOptions> image_store;
 };
 
 // What everybody wants to know, of all shards together.

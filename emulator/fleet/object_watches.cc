@@ -55,6 +55,19 @@ std::string keys_of(const Json& object) {
   return kube::to_json(kept);
 }
 
+bool is_pull_secret(const Json& object) {
+  const std::string_view type = kube::get_string(object, "type");
+  return type == "kubernetes.io/dockerconfigjson" || type == "kubernetes.io/dockercfg";
+}
+
+// Type and data, and nothing else.
+std::string pull_secret_of(const Json& object) {
+  kube::JsonObject kept;
+  kept["type"] = kube::get_string(object, "type");
+  if (const kube::JsonObject* data = kube::get_object(object, "data")) kept["data"] = *data;
+  return kube::to_json(kept);
+}
+
 }  // namespace
 
 std::vector<ObjectReference> object_references(const Json& pod) {
@@ -94,6 +107,7 @@ class ObjectWatches::Entry final : public kube::ReflectorHandler {
  public:
   Entry(ObjectWatches& owner, bool secret, std::string_view ns, const std::string& name)
       : owner_(owner),
+        secret_(secret),
         path_(fmt::format("/api/v1/namespaces/{}/{}", ns, secret ? "secrets" : "configmaps")),
         selector_("metadata.name=" + name) {}
   ~Entry() override {
@@ -138,7 +152,8 @@ class ObjectWatches::Entry final : public kube::ReflectorHandler {
   void on_modified(const kube::ObjectView& object) override {
     there_ = true;
     const auto json = kube::parse_json(object.json);
-    keys_ = json.ok() ? keys_of(*json) : std::string();
+    const bool whole = json.ok() && secret_ && owner_.keep_ == Keep::kPullSecrets && is_pull_secret(*json);
+    keys_ = whole ? pull_secret_of(*json) : json.ok() ? keys_of(*json) : std::string();
     if (json.ok() && kube::get_bool(*json, "immutable")) immutable_ = true;
     if (immutable_ && reflector_->synced()) close_later();
   }
@@ -184,8 +199,9 @@ class ObjectWatches::Entry final : public kube::ReflectorHandler {
   }
 
   ObjectWatches& owner_;
+  bool secret_;
   std::string path_, selector_;
-  std::string keys_;  // of the object as last seen
+  std::string keys_;  // of the object as last seen; of a pull secret that is kept, all of it
   bool there_ = false, immutable_ = false, running_ = false;
   TimePoint last_read_;
   uint64_t last_id_ = 0;
@@ -198,7 +214,7 @@ class ObjectWatches::Entry final : public kube::ReflectorHandler {
   std::unique_ptr<kube::Reflector> reflector_;
 };
 
-ObjectWatches::ObjectWatches(kube::KubeClient& client, Rng& rng) : client_(client), rng_(rng) {}
+ObjectWatches::ObjectWatches(kube::KubeClient& client, Rng& rng, Keep keep) : client_(client), rng_(rng), keep_(keep) {}
 
 ObjectWatches::~ObjectWatches() {
   *alive_ = false;

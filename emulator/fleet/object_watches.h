@@ -35,10 +35,13 @@ bool parse_object_target(std::string_view target, bool* secret, std::string* ns,
 class ObjectWatches {
  public:
   // 200 when the object is there, 404 when it is not, 0 when the watch did not begin within a second. The body, valid
-  // during the call, holds the object's keys without their values: nothing secret is kept.
+  // during the call, holds the object's keys without their values: nothing secret is kept. Only with
+  // `Keep::kPullSecrets` those of the types that pulls of images need are kept whole.
   using Answer = std::function<void(int status, std::string_view body)>;
 
-  ObjectWatches(kube::KubeClient& client, Rng& rng);
+  enum class Keep : unsigned char { kKeys, kPullSecrets };
+
+  ObjectWatches(kube::KubeClient& client, Rng& rng, Keep keep = Keep::kKeys);
   ~ObjectWatches();
   ObjectWatches(const ObjectWatches&) = delete;
   ObjectWatches& operator=(const ObjectWatches&) = delete;
@@ -56,6 +59,7 @@ class ObjectWatches {
 
   kube::KubeClient& client_;
   Rng& rng_;
+  Keep keep_;
   std::map<Key, std::unique_ptr<Entry>> entries_;
   std::map<std::string, std::vector<Key>> pods_;  // by uid
   EventLoop::TimerId idle_timer_ = 0;

@@ -30,10 +30,13 @@
 #include "emulator/fleet/shard_devices.h"
 #include "emulator/fleet/shard_dra.h"
 #include "emulator/fleet/shard_network.h"
+#include "emulator/fleet/store_puller.h"
 #include "kube/client/certificate_manager.h"
 #include "kube/client/reflector.h"
 
 namespace ghostfleet::emulator {
+
+class ObjectWatches;
 
 struct ShardConfig {
   uint32_t number = 0, count = 1;  // node n of the fleet is in shard n mod count, as row n div count
@@ -43,7 +46,8 @@ struct ShardConfig {
   std::vector<std::shared_ptr<const agent::DraDevices>> dra;       // by group; null: it has no DRA driver
   std::vector<std::shared_ptr<const agent::DeviceSetup>> devices;  // by group
   std::optional<agent::NodeSocketOptions> device_sockets;          // FleetOptions
-  FleetImages* images = nullptr;  // shared with the other shards; null: pulls are not modelled
+  FleetImages* images = nullptr;                         // shared with the other shards; null: pulls are not modelled
+  std::shared_ptr<const ImageStoreOptions> image_store;  // FleetOptions
   bool run_pods = true;
   bool second_is_primary = false;  // FleetOptions
   ConnectionMode connections = ConnectionMode::kShared;
@@ -76,6 +80,7 @@ class Shard final : private AnswerSink {
 
   // Before start(): what may fail.
   Status open_sockets();
+  Status open_image_store();
   void start();
   void stop();
   EventLoop& loop() { return loop_; }
@@ -155,6 +160,7 @@ class Shard final : private AnswerSink {
   agent::PodManager& manager_of(uint32_t row, NodePods& pods);
   void run_pending(uint32_t row);
   void send_for_pod(uint32_t row, const agent::ApiRequest& request);
+  std::unique_ptr<ObjectWatches> make_object_watches(uint32_t row);
   void note_references(uint32_t row, NodePods& pods, const kube::Json& pod);
   void facts_answered(uint32_t row, const agent::ApiResponse& response);
   void update_facts(uint32_t row, const std::string& node_json);
@@ -175,7 +181,7 @@ class Shard final : private AnswerSink {
   void disarm_pod_timer(uint32_t row, agent::Tag tag);
   void pod_timer_fired(uint32_t slot);
 
-  // modelled pulls of images (shard_images.cc)
+  // pulls of images, modelled and real (shard_images.cc)
   void give_puller(uint32_t row, NodePods& pods);
   void restore_images(uint32_t row, std::string_view node_json);
   TimePoint look_at_pulls(TimePoint now);  // when the next look is due
@@ -210,6 +216,7 @@ class Shard final : private AnswerSink {
   std::unique_ptr<ShardDevices> devices_;  // goes after the pods
   std::unique_ptr<ShardDra> dra_;          // null: no node has a DRA driver
   std::unique_ptr<Pulls> pulls_;           // null: not modelled; goes after the pods
+  std::unique_ptr<StorePuller> store_;     // of the one node whose images are really pulled; goes after the pods
   std::unordered_map<uint32_t, std::unique_ptr<NodePods>> pods_;
   std::unique_ptr<RowHost> host_;
   Sender sender_;

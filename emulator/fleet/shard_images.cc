@@ -1,4 +1,4 @@
-// Modelled image pulls of a shard's nodes (docs/images.md).
+// Image pulls of a shard's nodes: modelled (docs/images.md), or real ones of a single node (docs/image-pull.md).
 #include <algorithm>
 
 #include "emulator/fleet/shard_hosts.h"
@@ -6,8 +6,22 @@
 
 namespace ghostfleet::emulator {
 
+Status Shard::open_image_store() {
+  if (config_.image_store == nullptr) return Status();
+  if (config_.names->size() != 1 || pulls_)
+    return invalid_argument("image store: images are really pulled for a single node, and without a model of pulls");
+  auto store = StorePuller::open(*config_.image_store, loop_);
+  if (!store.ok()) return store.error();
+  store_ = std::move(*store);
+  return Status();
+}
+
 // The images of a node are told apart once it has pods, or was found with some that it had pulled.
 void Shard::give_puller(uint32_t row, NodePods& pods) {
+  if (store_) {
+    store_->set_host(&pods.host);
+    pods.facts.puller = store_.get();
+  }
   if (!pulls_ || pods.puller) return;
   const uint32_t node = node_of(row);
   const uint32_t zone = pulls_->images.stores.zone(config_.names->identity(node).zone);
@@ -48,6 +62,7 @@ void Shard::add_pulls_to(FleetStats* out) const {
 }
 
 std::string Shard::images_of(uint32_t row) const {
+  if (store_) return store_->images_json();
   const auto it = pods_.find(row);
   if (it == pods_.end() || !it->second->puller) return {};
   return node_images_json(it->second->puller->disk(), class_of(row).node_template().images);

@@ -104,9 +104,14 @@ void Shard::send_for_pod(uint32_t row, const agent::ApiRequest& request) {
   });
 }
 
+std::unique_ptr<ObjectWatches> Shard::make_object_watches(uint32_t row) {
+  using Keep = ObjectWatches::Keep;
+  return std::make_unique<ObjectWatches>(client_of(row), rng_, store_ ? Keep::kPullSecrets : Keep::kKeys);
+}
+
 void Shard::note_references(uint32_t row, NodePods& pods, const kube::Json& pod) {
   if (client_ || !config_.pods->full_fidelity) return;
-  if (!pods.objects) pods.objects = std::make_unique<ObjectWatches>(client_of(row), rng_);
+  if (!pods.objects) pods.objects = make_object_watches(row);
   const std::string uid(kube::get_string(pod, "metadata.uid"));
   const std::string_view phase = kube::get_string(pod, "status.phase");
   if (phase == "Succeeded" || phase == "Failed") return pods.objects->remove_pod(uid);

@@ -55,6 +55,7 @@ Result<std::unique_ptr<SingleNode>> SingleNode::start(SingleNodeOptions options,
     group.devices = std::make_shared<const agent::DeviceSetup>();
   }
   f.images = std::move(options.images);
+  f.image_store = std::move(options.image_store);
   f.groups.push_back(std::move(group));
   auto names = FleetNames::create(options.fleet_name, f.groups);
   if (!names.ok()) return names.error();

@@ -38,8 +38,9 @@ struct SingleNodeOptions {
   // FleetOptions, with the machine's network.
   std::shared_ptr<const ImageModel> images;
   PullMachine machine;
-  std::shared_ptr<const agent::DraDevices> dra;       // FleetGroup
-  std::shared_ptr<const agent::DeviceSetup> devices;  // FleetGroup
+  std::shared_ptr<const ImageStoreOptions> image_store;  // FleetOptions
+  std::shared_ptr<const agent::DraDevices> dra;          // FleetGroup
+  std::shared_ptr<const agent::DeviceSetup> devices;     // FleetGroup
 };
 
 class SingleNode {

@@ -35,6 +35,10 @@ void append_image(const agent::NodeImage& image, std::string* out) {
 std::string node_images_json(const ImageDisk& disk, const std::vector<agent::NodeImage>& preloaded) {
   std::vector<agent::NodeImage> images;
   for (const ImageDisk::Held& held : disk.images()) images.push_back(image_of(*held.image, preloaded));
+  return node_images_json(std::move(images));
+}
+
+std::string node_images_json(std::vector<agent::NodeImage> images) {
   std::sort(images.begin(), images.end(), [](const auto& a, const auto& b) {
     return std::tie(b.size_bytes, b.names) < std::tie(a.size_bytes, a.names);
   });

@@ -14,7 +14,9 @@ namespace ghostfleet::emulator {
 
 inline constexpr size_t kMostNodeImages = 50;  // a kubelet's nodeStatusMaxImages
 
-// A JSON list. Those that came with the node have the names and sizes of its template.
+// A JSON list.
+std::string node_images_json(std::vector<agent::NodeImage> images);
+// The same of a disk. Those that came with the node have the names and sizes of its template.
 std::string node_images_json(const ImageDisk& disk, const std::vector<agent::NodeImage>& preloaded);
 
 // A name for each image that the status of a Node tells.

@@ -32,7 +32,8 @@ class PullService;
 class PullHost {
  public:
   virtual ~PullHost() = default;
-  // A pull that was begun has ended; the puller keeps the result until it is taken. Called from on_transfer() only.
+  // A pull that was begun has ended; the puller keeps the result until it is taken. Never called from begin() or
+  // end().
   virtual void pull_ended(agent::PullTicket ticket) = 0;
   // Whether a container, running or ended, is of this image (named with registry and tag).
   virtual bool image_in_use(std::string_view image) = 0;

@@ -1,0 +1,107 @@
+#include "cmd/image_store_flags.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include "base/files.h"
+#include "cmd/process.h"
+
+namespace ghostfleet::cmd {
+namespace {
+
+constexpr int kMostPulls = 64;
+
+// A flag that means nothing without the store.
+std::string flag_without_store(const ImageStoreFlags& flags) {
+  if (!flags.puller.empty()) return "--image-puller";
+  if (!flags.platform.empty()) return "--image-platform";
+  if (!flags.ca_file.empty()) return "--image-ca-file";
+  if (!flags.docker_config.empty()) return "--image-docker-config";
+  if (!flags.insecure.empty()) return "--image-insecure-registry";
+  if (flags.parallel != 0) return "--max-parallel-image-pulls";
+  return flags.serialize ? "--serialize-image-pulls" : "";
+}
+
+Status check_registry(const std::string& name) {
+  const auto reference = image::parse_reference(name + "/a");
+  if (reference.ok() && reference->registry == name && reference->repository == "a") return Status();
+  return invalid_argument(fmt::format(
+      "--image-insecure-registry \"{}\": a registry as in the names of images is expected, e.g. 127.0.0.1:5000", name));
+}
+
+Result<image::PullOptions> pull_options(const ImageStoreFlags& flags) {
+  image::PullOptions o;
+  auto mode = image::parse_pull_mode(flags.puller.empty() ? "parallel" : flags.puller);
+  if (!mode.ok()) return mode.error().with_context("--image-puller");
+  o.settings = image::settings_of(*mode);
+  if (!flags.platform.empty()) {
+    auto platform = image::parse_platform(flags.platform);
+    if (!platform.ok()) return platform.error().with_context("--image-platform");
+    o.platform = *platform;
+  }
+  if (!flags.ca_file.empty()) {
+    o.ca_file = expand_home(flags.ca_file);
+    auto text = read_named_file(o.ca_file, 16u << 20, "--image-ca-file");
+    if (!text.ok()) return text.error();
+    if (text->find("-----BEGIN CERTIFICATE-----") == std::string::npos)
+      return invalid_argument(fmt::format("--image-ca-file {}: it holds no certificate in PEM", flags.ca_file));
+  }
+  auto users = image::DockerConfig::load(flags.docker_config.empty() ? "" : expand_home(flags.docker_config));
+  if (!users.ok()) return users.error().with_context("--image-docker-config");
+  o.registry.credentials = std::move(*users);
+  return o;
+}
+
+}  // namespace
+
+void add_image_store_flags(CLI::App& command, ImageStoreFlags* flags) {
+  command.add_option("--image-store", flags->store,
+                     "really pull the images of pods from their registries into this folder (docs/image-pull.md), "
+                     "instead of rules or a model; nothing of an image is run");
+  command
+      .add_option("--image-puller", flags->puller,
+                  "how (as `ghostfleet image pull --puller`): parallel (when not told) or default")
+      ->check(CLI::IsMember({"parallel", "default"}));
+  command
+      .add_option("--max-parallel-image-pulls", flags->parallel,
+                  "images pulled at the same time; the others wait (default 5)")
+      ->check(CLI::Range(1, kMostPulls));
+  command.add_flag("--serialize-image-pulls", flags->serialize, "pull one image after the other");
+  command.add_option("--image-platform", flags->platform,
+                     "OS/ARCHITECTURE of the images (default: this machine's, not the node's)");
+  command
+      .add_option("--image-insecure-registry", flags->insecure,
+                  "registries that are spoken to over HTTP without TLS: HOST:PORT,...")
+      ->delimiter(',');
+  command.add_option("--image-ca-file", flags->ca_file, "further certificate authorities of registries (PEM)");
+  command.add_option("--image-docker-config", flags->docker_config,
+                     "users and passwords of registries for pods without pull secrets (default: "
+                     "$DOCKER_CONFIG/config.json or ~/.docker/config.json)");
+}
+
+Result<std::shared_ptr<const emulator::ImageStoreOptions>> image_store_options(const ImageStoreFlags& flags) {
+  using Options = std::shared_ptr<const emulator::ImageStoreOptions>;
+  if (flags.store.empty()) {
+    const std::string flag = flag_without_store(flags);
+    if (!flag.empty()) return invalid_argument(flag + ": --image-store is needed with it");
+    return Options();
+  }
+  if (flags.serialize && flags.parallel > 1)
+    return invalid_argument(
+        fmt::format("--serialize-image-pulls and --max-parallel-image-pulls {}: give one of them", flags.parallel));
+  emulator::ImageStoreOptions o;
+  auto pull = pull_options(flags);
+  if (!pull.ok()) return pull.error();
+  o.pull = std::move(*pull);
+  for (const std::string& registry : flags.insecure) GF_RETURN_IF_ERROR(check_registry(registry));
+  o.plain_http = flags.insecure;
+  if (flags.parallel != 0) o.limits.parallel = flags.parallel;
+  if (flags.serialize) o.limits.parallel = 1;
+  o.folder = expand_home(flags.store);
+  const auto store = image::ContentStore::open(o.folder, image::ContentStore::Lock::kShared);
+  if (!store.ok()) return store.error().with_context("--image-store");
+  return Options(std::make_shared<const emulator::ImageStoreOptions>(std::move(o)));
+}
+
+}  // namespace ghostfleet::cmd
