@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """`ghostfleet image` against a real registry on loopback: all pullers, all compressions, TLS with a password, lazy reading by eStargz and SOCI,
-a pull that is killed and gone on with, removal.
+a pull that is killed and gone on with, removal; then `ghostfleet agent --image-store` on the embedded control plane, which pulls the images of its pods.
 
 usage: image_pull_test.py GHOSTFLEET
 """
@@ -15,8 +15,9 @@ import sys
 import tempfile
 import time
 
-from cluster import SKIPPED
-from registry import INDEX, Registry, make_layer, make_soci_layer, make_stargz, package_program, push_soci
+from cluster import SKIPPED, ready_nodes, wait_for
+from embedded import EmbeddedCluster
+from registry import INDEX, MANIFEST, Registry, make_layer, make_soci_layer, make_stargz, package_program, push_soci
 
 FAILED = []
 
@@ -161,6 +162,148 @@ def secured(tool):
         check("HTTP to an HTTPS port", plain.returncode != 0, plain.stderr)
 
 
+NODE = "n1"
+PODS = "/api/v1/namespaces/default/pods"
+
+
+class Agent:
+    """A node whose images are really pulled, and what the API says of its pods."""
+
+    def __init__(self, cluster, ghostfleet, plain, secured, folder):
+        self.c = cluster
+        self.command = [ghostfleet, "agent", "--kubeconfig", cluster.kubeconfig, "--node-name", NODE, "--profile", "m7i.xlarge", "--image-store", os.path.join(folder, "agent-store"),
+                        "--image-insecure-registry", plain.host, "--image-ca-file", secured.ca, "--image-platform", "linux/amd64"]
+        self.env = {"GHOSTFLEET_HOME": cluster.path("home"), "DOCKER_CONFIG": os.path.join(folder, "nodocker")}
+        self.process = cluster.add("agent", self.command, env=self.env)
+        self.ready()
+
+    def ready(self):
+        wait_for("node Ready", lambda: ready_nodes(self.c.items("/api/v1/nodes")) == 1, 60)
+
+    def create(self, name, image, policy="IfNotPresent", **spec):
+        container = {"name": "c", "image": image, "imagePullPolicy": policy}
+        self.c.post(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"nodeName": NODE, "terminationGracePeriodSeconds": 0, "containers": [container], **spec}})
+
+    def container(self, name):
+        return ((self.c.get(f"{PODS}/{name}")["status"].get("containerStatuses")) or [{}])[0]
+
+    def runs(self, name):
+        def now():
+            pod = self.c.get(f"{PODS}/{name}")
+            return pod["status"]["containerStatuses"][0] if pod["status"].get("phase") == "Running" else None
+        try:
+            return wait_for(f"pod {name} Running", now, 90)
+        except AssertionError:
+            print(self.container(name), self.process.tail(), flush=True)
+            raise
+
+    def waits(self, name, reason):
+        def now():
+            waiting = self.container(name).get("state", {}).get("waiting", {})
+            return waiting.get("message", "-") if waiting.get("reason") == reason else None
+        return wait_for(f"pod {name} {reason}", now, 90)
+
+    def told(self, name, reason):
+        return [e["message"] for e in self.c.items("/api/v1/namespaces/default/events") if e["involvedObject"]["name"] == name and e["reason"] == reason]
+
+    def is_told(self, name, reason, part):
+        wait_for(f"event {reason} of {name}: {part}", lambda: any(part in m for m in self.told(name, reason)), 60)
+
+    def shows(self, name, size):
+        """The Node tells an image by its digest, its tag and its size."""
+        def now():
+            images = self.c.get(f"/api/v1/nodes/{NODE}")["status"].get("images", [])
+            return any(name in i["names"] and i["sizeBytes"] == size and "@sha256:" in i["names"][0] for i in images)
+        wait_for(f"the Node's images hold {name}", now, 120)
+
+
+def pulled_size(registry, repository, manifest):
+    body = registry.request("GET", f"/v2/{repository}/manifests/{manifest}", headers={"Accept": MANIFEST})[2]
+    document = json.loads(body)
+    return len(body) + document["config"]["size"] + sum(x["size"] for x in document["layers"])
+
+
+def outcomes(agent, plain):
+    one = plain.push("agent/app", "v1", [make_layer({"f": text(1 << 20, 11)})])
+    index = plain.push_manifest("agent/app", "index", {"schemaVersion": 2, "mediaType": INDEX, "manifests": [{**one, "platform": {"os": "linux", "architecture": "amd64"}}]})
+    name = plain.host + "/agent/app:"
+    agent.create("app", name + "index")
+    check("imageID is the digest that the registry answered with", agent.runs("app")["imageID"] == f"{plain.host}/agent/app@{index['digest']}", agent.container("app"))
+    size = pulled_size(plain, "agent/app", one["digest"])
+    agent.is_told("app", "Pulling", f'Pulling image "{name}index"')
+    agent.is_told("app", "Pulled", f"including waiting). Image size: {size} bytes.")
+    agent.shows(name + "index", size)
+    agent.create("missing", name + "none")
+    check("ErrImagePull in the registry's words", "manifest unknown" in agent.waits("missing", "ErrImagePull"))
+    agent.is_told("missing", "Failed", f'rpc error: code = NotFound desc = failed to pull and unpack image "{name}none"')
+    check("then it backs off", "ErrImagePull: rpc error" in agent.waits("missing", "ImagePullBackOff"))
+    agent.create("never", name + "none", "Never")
+    agent.waits("never", "ErrImageNeverPull")
+    agent.is_told("never", "ErrImageNeverPull", f'Container image "{name}none" is not present with pull policy of Never')
+    agent.create("there", name + "index", "Never")
+    agent.runs("there")
+    agent.is_told("there", "Pulled", "already present on machine")
+    # The tag moves: who asks always gets the new one, and what runs is what it was.
+    other = plain.push("agent/app", "index", [make_layer({"f": b"newer"})])
+    agent.create("always", name + "index", "Always")
+    check("Always asks the registry", agent.runs("always")["imageID"] == f"{plain.host}/agent/app@{other['digest']}", agent.container("always"))
+    check("a running container keeps its image", agent.container("app")["imageID"] == f"{plain.host}/agent/app@{index['digest']}", agent.container("app"))
+    # What was missing comes.
+    plain.push("agent/app", "none", [make_layer({"f": b"late"})])
+    agent.runs("missing")
+    return index
+
+
+def secrets(agent, secured):
+    secured.push("agent/secret", "v1", [make_layer({"f": b"secret"})])
+    name = secured.host + "/agent/secret:v1"
+    agent.create("nobody", name)
+    check("without a pull secret", "401" in agent.waits("nobody", "ErrImagePull"))
+    config = json.dumps({"auths": {secured.host: {"auth": base64.b64encode(b"me:hunter2").decode()}}})
+    agent.c.post("/api/v1/namespaces/default/secrets", {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "pull"}, "type": "kubernetes.io/dockerconfigjson",
+                                                        "data": {".dockerconfigjson": base64.b64encode(config.encode()).decode()}})
+    agent.create("me", name, imagePullSecrets=[{"name": "pull"}])
+    agent.runs("me")
+    with open(agent.process.log) as f:
+        check("no password in the log", "hunter2" not in f.read())
+
+
+def restarted(agent, plain, index):
+    check("the agent ends cleanly", agent.process.stop() == 0, agent.process.tail())
+    plain.process.stop()
+    agent.process.start()
+    agent.ready()
+    agent.create("again", f"{plain.host}/agent/app@{index['digest']}")
+    check("after a restart the image is there, without its registry", agent.runs("again")["imageID"] == f"{plain.host}/agent/app@{index['digest']}")
+    agent.is_told("again", "Pulled", "already present on machine")
+    check("what ran runs on", agent.runs("app")["restartCount"] == 0 and agent.container("app")["imageID"].endswith(index["digest"]), agent.container("app"))
+    agent.create("gone", plain.host + "/agent/other:v1")
+    check("a registry that is gone", "rpc error" in agent.waits("gone", "ErrImagePull"))
+
+
+def refused_flags(agent):
+    def refused(what, words, part):
+        done = subprocess.run([*agent.command[:8], *words], capture_output=True, timeout=60, env={**os.environ, **agent.env}, stdin=subprocess.DEVNULL)
+        check(what, done.returncode == 2 and part in done.stderr.decode(), done.stderr)
+    store = agent.command[agent.command.index("--image-store") + 1]
+    refused("a store and a model", ["--image-store", store, "--images", "built-in"], "--image-store and --images: give one of them")
+    refused("a store and rules", ["--image-store", store, "--image-rules", "x"], "--image-store and --image-rules: give one of them")
+    refused("a file for a store", ["--image-store", store + "/lock"], "--image-store: image store")
+    refused("a flag without a store", ["--image-insecure-registry", "r:5000"], "--image-insecure-registry: --image-store is needed with it")
+    refused("a registry that is none", ["--image-store", store, "--image-insecure-registry", "http://r:5000"], 'a registry as in the names of images is expected')
+    refused("serial and parallel", ["--image-store", store, "--serialize-image-pulls", "--max-parallel-image-pulls", "3"], "give one of them")
+    refused("authorities that are none", ["--image-store", store, "--image-ca-file", store + "/lock"], "it holds no certificate in PEM")
+
+
+def agent_with_store(ghostfleet, folder):
+    with Registry() as plain, Registry(tls=True, user="me", password="hunter2") as secured, EmbeddedCluster(ghostfleet) as cluster:
+        agent = Agent(cluster, ghostfleet, plain, secured, folder)
+        index = outcomes(agent, plain)
+        secrets(agent, secured)
+        restarted(agent, plain, index)
+        refused_flags(agent)
+
+
 def main():
     if package_program("docker-registry") is None:
         print("skipped: no docker-registry (scripts/setup --real)")
@@ -175,6 +318,7 @@ def main():
         secured(tool)
         gone = tool.run("pull", registry.host + "/team/app:v1", "--image-store", tool.new_store(), "--plain-http")
         check("nobody listens", gone.returncode == 3 and b"given up after" in gone.stderr, gone.stderr)
+        agent_with_store(tool.program, folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     print("FAILED: " + ", ".join(FAILED) if FAILED else "all good")
