@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <future>
 #include <memory>
 #include <thread>
@@ -183,6 +184,11 @@ int run_plugin(PluginFlags flags, std::string_view kind,
   flags.unhealthy_file = expand_home(flags.unhealthy_file);
   if (flags.directory.empty() || flags.directory[0] != '/')
     return fail(invalid_argument(fmt::format("--dir {}: an absolute path is expected", flags.directory)), kExitUsage);
+  if (!std::filesystem::is_directory(flags.directory))
+    return fail(invalid_argument(fmt::format("--dir {}: there is no such folder; the kubelet or `ghostfleet agent "
+                                             "--device-plugin-dir` makes it at its start",
+                                             flags.directory)),
+                kExitUsage);
   const auto for_time = parse_for(flags.for_time);
   if (!for_time.ok()) return fail(for_time.error(), kExitUsage);
   const auto models = make(flags);
@@ -214,7 +220,7 @@ void add_device_plugin(CLI::App& app, Runner* run) {
   auto nvidia = std::make_shared<PluginFlags>();
   CLI::App* gpu = command->add_subcommand("nvidia", "nvidia.com/gpu, or its MIG and shared forms");
   add_common_flags(*gpu, nvidia.get(), "GPUs");
-  gpu->add_option("--gpu", nvidia->gpu, "a100 or h100; only MIG needs it");
+  gpu->add_option("--gpu", nvidia->gpu, "a100, h100, h200, b200, b300 or gb200; only MIG needs it");
   gpu->add_option("--gpu-memory", nvidia->gpu_memory, "of one GPU, like 80Gi; only MIG needs it");
   gpu->add_option("--mig-strategy", nvidia->mig_strategy, "none (default), single or mixed")
       ->check(CLI::IsMember({"none", "single", "mixed"}));

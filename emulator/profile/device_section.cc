@@ -77,6 +77,8 @@ void read_device_section(ObjectReader* reader, DeviceSection* section) {
   const std::vector<std::string> of_plugins = {
       "mig",           "timeSlicing", "disableHealthChecks", "topologyPolicy", "neuronContiguity", "enableHealthChecks",
       "absentPlugins", "pluginDelay"};
+  reader->announce({"dra"});
+  reader->announce(of_plugins);
   section->plugins = section->plugins || std::any_of(of_plugins.begin(), of_plugins.end(),
                                                      [&](const std::string& key) { return reader->has(key); });
   if (reader->has("mig")) read_mig(reader->object("mig"), &config);

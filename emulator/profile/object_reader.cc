@@ -143,6 +143,12 @@ const Json* ObjectReader::take(std::string_view key) {
   return v == nullptr || v->is_null() ? nullptr : v;
 }
 
+void ObjectReader::announce(const std::vector<std::string>& keys) {
+  for (const std::string& key : keys) {
+    if (std::find(asked_.begin(), asked_.end(), key) == asked_.end()) asked_.push_back(key);
+  }
+}
+
 bool ObjectReader::has(std::string_view key) const { return object_ != nullptr && object_->contains(key); }
 
 void ObjectReader::complain(std::string_view key, std::string_view value, std::string_view what) {

@@ -71,6 +71,8 @@ class ObjectReader {
   ObjectReader object(std::string_view key);
   std::vector<ObjectReader> list(std::string_view key);
 
+  // Keys that are known though not read, because they are not there.
+  void announce(const std::vector<std::string>& keys);
   // Complains about every key that nobody asked for, and suggests the nearest one that is known.
   void finish();
   void complain(std::string_view key, std::string_view value, std::string_view what);
@@ -84,7 +86,7 @@ class ObjectReader {
   Document* document_;
   const kube::JsonObject* object_ = nullptr;
   std::string path_;
-  std::vector<std::string> asked_;
+  std::vector<std::string> asked_;  // also those that were only announced
 };
 
 // "10000", "10k" (10,000), "1m" (1,000,000), "2.5k"; nothing else.

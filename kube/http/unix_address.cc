@@ -99,6 +99,13 @@ Result<int> listen_unix(std::string_view address, unsigned mode) {
   return socket.release();
 }
 
+Status check_unix_free(std::string_view address) {
+  const std::string where = "listen on " + std::string(address);
+  const Result<UnixAddress> parsed = parse_unix_address(address);
+  if (!parsed.ok()) return parsed.error().with_context(where);
+  return check_stale(*parsed, std::string(unix_path(address))).with_context(where);
+}
+
 FileIdentity file_identity(std::string_view path) {
   struct stat info {};
   if (::lstat(std::string(path).c_str(), &info) != 0) return {};

@@ -30,6 +30,10 @@ Result<UnixAddress> parse_unix_address(std::string_view address);
 // is replaced; kAlreadyExists when somebody does, or when the path is something else than a socket.
 Result<int> listen_unix(std::string_view address, unsigned mode);
 
+// kAlreadyExists, as listen_unix would say it, when somebody listens at that path or it is something else than a
+// socket.
+Status check_unix_free(std::string_view address);
+
 // Which file a path is, so that only one's own is removed.
 struct FileIdentity {
   unsigned long long device = 0, inode = 0;

@@ -120,11 +120,12 @@ Status SocketDirectory::begin() {
                                                           const std::string& bytes) { on_register(call, bytes); });
   kube::grpc::RpcServerOptions server;
   server.address = address;
-  // First ours: nothing is removed under a kubelet that lives.
+  // Nothing is removed under a kubelet that lives, and nothing that a plugin makes when it sees our socket.
+  GF_RETURN_IF_ERROR(kube::http::check_unix_free(address));
+  remove_old_sockets(options_.directory);
   auto listening = RpcServer::listen(std::move(server), {&loop_}, std::move(services));
   if (!listening.ok()) return listening.error();
   server_ = std::move(*listening);
-  remove_old_sockets(options_.directory);
   return Status();
 }
 

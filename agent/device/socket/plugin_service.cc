@@ -169,7 +169,8 @@ void SocketService::retry_later() {
   retry_ = loop_.run_after(kRetry, [this] {
     retry_ = 0;
     if (!file_exists(path(PluginDirectory::kSocket))) return;  // the watch tells when it is there
-    // What failed may have been our own socket.
+    // What failed may have been our own socket: there was none, or a kubelet has removed it.
+    if (!file_exists(path(options_.socket_name))) server_.reset();
     if (!server_ && !listen().ok()) return retry_later();
     register_now();
   });

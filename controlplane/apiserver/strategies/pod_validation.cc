@@ -1,5 +1,12 @@
 #include "controlplane/apiserver/strategies/pod_validation.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
 #include "controlplane/apiserver/strategies/resources.h"
 #include "kube/api/names.h"
 
@@ -85,6 +92,74 @@ void check_gates(const Json& spec, const Path& path, Findings& out) {
   }
 }
 
+// "null" or the text, as it stands in a Go object that is shown as JSON.
+std::string shown_text(const Json& object, std::string_view key) {
+  const std::string_view text = text_of(object, key);
+  return text.empty() ? "null" : quoted(text);
+}
+
+NameSet check_pod_claims(const Json& spec, const Path& path, Findings& out) {
+  NameSet names;
+  const JsonArray* claims = array_of(spec, "resourceClaims");
+  for (size_t i = 0; claims != nullptr && i < claims->size(); ++i) {
+    const Json& claim = (*claims)[i];
+    const Path at = path.child("resourceClaims", i);
+    const std::string_view name = text_of(claim, "name"), of = text_of(claim, "resourceClaimName"),
+                           from = text_of(claim, "resourceClaimTemplateName");
+    if (name.empty()) {
+      out.required(at.child("name"));
+    } else if (!names.insert(name).second) {
+      out.duplicate(at.child("name"), name);
+    } else {
+      out.messages(at.child("name"), name, kube::check_dns1123_label(name));
+    }
+    if (of.empty() == from.empty()) {
+      out.invalid(at,
+                  fmt::format(R"({{"Name":{},"ResourceClaimName":{},"ResourceClaimTemplateName":{}}})", quoted(name),
+                              shown_text(claim, "resourceClaimName"), shown_text(claim, "resourceClaimTemplateName")),
+                  of.empty() ? "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
+                             : "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified");
+    }
+    if (!of.empty()) out.messages(at.child("resourceClaimName"), of, kube::check_dns1123_subdomain(of));
+    if (!from.empty()) out.messages(at.child("resourceClaimTemplateName"), from, kube::check_dns1123_subdomain(from));
+  }
+  return names;
+}
+
+// Claims that a container uses, whole or by request, each once.
+void check_container_claims(const Json& container, const Path& path, const NameSet& names, Findings& out) {
+  const Json* resources = member(container, "resources");
+  const JsonArray* claims = resources == nullptr ? nullptr : array_of(*resources, "claims");
+  std::set<std::pair<std::string_view, std::string_view>> seen;
+  for (size_t i = 0; claims != nullptr && i < claims->size(); ++i) {
+    const std::string_view name = text_of((*claims)[i], "name"), request = text_of((*claims)[i], "request");
+    const Path resources_path = path.child("resources"), at = resources_path.child("claims", i);
+    if (name.empty()) {
+      out.required(at);
+      continue;
+    }
+    const auto same = [&](const auto& one) {
+      return one.first == name && (one.second.empty() || request.empty() || one.second == request);
+    };
+    if (std::any_of(seen.begin(), seen.end(), same)) out.duplicate(at, name);
+    seen.insert({name, request});
+    if (names.contains(name)) continue;
+    out.not_found(at, name,
+                  fmt::format("must be one of the names in pod.spec.resourceClaims{}{}",
+                              names.empty() ? " which is empty" : ": ", fmt::join(names, ", ")));
+  }
+}
+
+void check_claims(const Json& spec, const Path& path, Findings& out) {
+  const NameSet names = check_pod_claims(spec, path, out);
+  for (const std::string_view list : {"containers", "initContainers"}) {
+    const JsonArray* containers = array_of(spec, list);
+    for (size_t i = 0; containers != nullptr && i < containers->size(); ++i) {
+      check_container_claims((*containers)[i], path.child(list, i), names, out);
+    }
+  }
+}
+
 void check_names(const Json& spec, const Path& path, Findings& out) {
   if (std::string_view name = text_of(spec, "serviceAccountName"); !name.empty()) {
     out.messages(path.child("serviceAccountName"), name, kube::check_dns1123_subdomain(name));
@@ -130,6 +205,7 @@ void check_pod_spec(const Json& spec, const Path& path, const PodRules& rules, F
   check_affinity(spec, path, out);
   check_dns_config(spec, path, out);
   check_gates(spec, path, out);
+  check_claims(spec, path, out);
   check_spread_constraints(spec, path, out);
   check_names(spec, path, out);
   if (const Json* overhead = member(spec, "overhead")) check_resource_list(overhead, path.child("overhead"), out);

@@ -1,6 +1,8 @@
 // Objects in, objects or causes out: what a real kube-apiserver 1.36 answers.
 #include <gmock/gmock.h>
 
+#include <deque>
+
 #include "controlplane/apiserver/strategies/test_api.h"
 #include "controlplane/apiserver/strategies/workload_common.h"
 
@@ -58,6 +60,42 @@ TEST(Validation, PodsAreRefusedWithTheWordsOfARealServer) {
       {"", "pods", mount, "spec.containers[0].volumeMounts[0].name: Not found: \"v\""},
   };
   for (const Refused& r : cases) expect_refused(r);
+}
+
+TEST(Validation, ClaimsOfPodsAreRefusedWithTheWordsOfARealServer) {
+  const std::string whole = R"("resourceClaims":[{"name":"g","resourceClaimName":"a"}],)";
+  const std::string both =
+      R"("resourceClaims":[{"name":"g","resourceClaimName":"a","resourceClaimTemplateName":"b"}],)";
+  const std::string twice =
+      R"("resourceClaims":[{"name":"g","resourceClaimName":"a"},{"name":"g","resourceClaimName":"b"}],)";
+  const auto uses = [](const std::string& claims) { return R"(,"resources":{"claims":[)" + claims + "]}"; };
+  std::deque<std::string> kept;  // a case only looks at its text
+  const auto claiming = [&](const std::string& container, const std::string& spec) -> std::string_view {
+    return kept.emplace_back(pod(container, spec));
+  };
+  const Refused cases[] = {
+      {"", "pods", claiming(uses(R"({"name":"gg"})"), whole),
+       "spec.containers[0].resources.claims[0]: Not found: \"gg\": must be one of the names in "
+       "pod.spec.resourceClaims: g"},
+      {"", "pods", claiming(uses(R"({"name":"gg"})"), ""),
+       "spec.containers[0].resources.claims[0]: Not found: \"gg\": must be one of the names in "
+       "pod.spec.resourceClaims which is empty"},
+      {"", "pods", claiming("", both),
+       R"(spec.resourceClaims[0]: Invalid value: {"Name":"g","ResourceClaimName":"a","ResourceClaimTemplateName":"b"}: )"
+       "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"},
+      {"", "pods", claiming("", R"("resourceClaims":[{"name":"g"}],)"),
+       R"(spec.resourceClaims[0]: Invalid value: {"Name":"g","ResourceClaimName":null,"ResourceClaimTemplateName":null})"
+       ": must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"},
+      {"", "pods", claiming("", twice), "spec.resourceClaims[1].name: Duplicate value: \"g\""},
+      {"", "pods", claiming(uses(R"({"name":"g"},{"name":"g"})"), whole),
+       "spec.containers[0].resources.claims[1]: Duplicate value: \"g\""},
+      {"", "pods", claiming(uses(R"({"name":"g","request":"r"},{"name":"g"})"), whole),
+       "spec.containers[0].resources.claims[1]: Duplicate value: \"g\""},
+  };
+  for (const Refused& r : cases) expect_refused(r);
+  TestApi api;
+  const auto parts = uses(R"({"name":"g","request":"r"},{"name":"g","request":"s"})");
+  EXPECT_TRUE(api.create("", "pods", pod(parts, whole)).ok());
 }
 
 TEST(Validation, OtherKinds) {

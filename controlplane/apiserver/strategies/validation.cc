@@ -107,8 +107,8 @@ void Findings::duplicate_value(const Path& path, std::string value) {
   errors_.push_back({FieldErrorType::kDuplicate, path.to_string(), std::move(value), ""});
 }
 
-void Findings::not_found(const Path& path, std::string_view text) {
-  errors_.push_back({FieldErrorType::kNotFound, path.to_string(), quoted(text), ""});
+void Findings::not_found(const Path& path, std::string_view text, std::string detail) {
+  errors_.push_back({FieldErrorType::kNotFound, path.to_string(), quoted(text), std::move(detail)});
 }
 
 void Findings::too_long(const Path& path, size_t max) {

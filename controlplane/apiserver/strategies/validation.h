@@ -59,7 +59,7 @@ class Findings {
   void type_invalid(const Path& path, std::string value, std::string_view detail);
   void duplicate(const Path& path, std::string_view text);
   void duplicate_value(const Path& path, std::string value);
-  void not_found(const Path& path, std::string_view text);
+  void not_found(const Path& path, std::string_view text, std::string detail = {});
   void too_long(const Path& path, size_t max);
   void too_many(const Path& path, size_t given, size_t max);
   // One "Invalid value" for each message.
