@@ -184,6 +184,35 @@ def fill_and_take(t, mode):
     return f"e-{mode}"
 
 
+@case("C044")
+def c044(t):
+    """Requests for devices that a stock server refuses are refused, with its words; through a Deployment too. Suffixes are numbers."""
+    limits, requests = "spec.containers[0].resources.limits", "spec.containers[0].resources.requests"
+    whole, positive = "must be an integer", "must be greater than or equal to 0"
+    refused = {
+        "r-lt-l": [(requests, 'Invalid value: "1": must be equal to nvidia.com/gpu limit of 3')],
+        "frac": [(f"{at}[{GPU}]", f'Invalid value: "500m": {whole}') for at in (limits, requests)],
+        "req-only": [(limits, "Required value: Limit must be set for non overcommitable resources")],
+        "neg": [(f"{at}[{GPU}]", f'Invalid value: "-1": {positive}') for at in (limits, requests)],
+    }
+    taken = {"ok-limit-only": "1", "suffix": "10Gi", "ok-k": "1k"}
+    names = (*taken, *refused)
+    for text in documents("C044.yaml"):
+        name = next(n for n in names if f"{{name: {n}}}" in text)
+        code, answer = t.p.request("POST", PODS, text.encode(), "application/yaml")
+        if name in taken:
+            assert code == 201, (name, answer)
+            assert answer["spec"]["containers"][0]["resources"]["requests"][GPU] == taken[name], answer["spec"]
+            continue
+        assert (code, answer["reason"]) == (422, "Invalid"), (name, code, answer)
+        assert [(c["field"], c["message"]) for c in answer["details"]["causes"]] == refused[name], (name, answer["details"])
+    assert {pod["metadata"]["name"] for pod in t.items(PODS)} == set(taken)
+    container = {"name": "c", "image": "registry.example.test/g:1", "resources": {"limits": {GPU: "0.5"}}}
+    sets = "/apis/apps/v1/namespaces/default/replicasets"
+    template = {"metadata": {"labels": {"app": "frac"}}, "spec": {"containers": [container]}}
+    t.post(sets, {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "frac"}, "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "frac"}}, "template": template}}, code=422)
+
+
 @case("C046")
 def c046(t):
     """Two Neuron devices with a gap: the runtime ends, does not care, or the pod waits for better ones."""
