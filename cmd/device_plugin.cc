@@ -184,15 +184,15 @@ int run_plugin(PluginFlags flags, std::string_view kind,
   flags.unhealthy_file = expand_home(flags.unhealthy_file);
   if (flags.directory.empty() || flags.directory[0] != '/')
     return fail(invalid_argument(fmt::format("--dir {}: an absolute path is expected", flags.directory)), kExitUsage);
+  const auto for_time = parse_for(flags.for_time);
+  if (!for_time.ok()) return fail(for_time.error(), kExitUsage);
+  const auto models = make(flags);
+  if (!models.ok()) return fail(models.error(), kExitUsage);
   if (!std::filesystem::is_directory(flags.directory))
     return fail(invalid_argument(fmt::format("--dir {}: there is no such folder; the kubelet or `ghostfleet agent "
                                              "--device-plugin-dir` makes it at its start",
                                              flags.directory)),
                 kExitUsage);
-  const auto for_time = parse_for(flags.for_time);
-  if (!for_time.ok()) return fail(for_time.error(), kExitUsage);
-  const auto models = make(flags);
-  if (!models.ok()) return fail(models.error(), kExitUsage);
   return serve(flags, kind, *models, *for_time);
 }
 

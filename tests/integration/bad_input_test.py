@@ -64,7 +64,7 @@ def flags(p):
     expect(p, "a plugin without devices", ["device-plugin", "nvidia", "--count", "0"], 2, r"--count")
     expect(p, "a plugin of no kind", ["device-plugin", "nvidea", "--count", "1"], 2, r"did you mean nvidia\?")
     expect(p, "a plugin in a relative folder", ["device-plugin", "efa", "--count", "1", "--dir", "plugins"], 2, r"^error: --dir plugins: an absolute path")
-    expect(p, "a plugin in no folder", ["device-plugin", "efa", "--count", "1", "--dir", p.home + "/nosuch"], 1, r"^error: listen on unix:.*/nosuch/aws-efa.sock: No such file")
+    expect(p, "a plugin in no folder", ["device-plugin", "efa", "--count", "1", "--dir", p.home + "/nosuch"], 2, r"^error: --dir .*/nosuch: there is no such folder")
     expect(p, "a MIG layout", ["device-plugin", "nvidia", "--count", "1", "--mig-layout", "1g.10gb"], 2, r"--mig-layout 1g.10gb: PROFILE=COUNT")
     port = p.server.rsplit(":", 1)[1]
     expect(p, "port in use", ["up", "--nodes", "1", "--name", "other", "--port", port, "--for", "1s"], 1, rf"{port}.*in use")
