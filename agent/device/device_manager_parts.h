@@ -72,9 +72,9 @@ struct DeviceManager::Allocation {
 
 struct DeviceManager::PodEntry {
   std::string uid;
-  bool ended = false;
+  bool ended = false;      // nothing of it runs: its devices become free with the next admission
   bool confirmed = false;  // the owner knows it; else it is of a checkpoint
-  bool released = false;   // its devices are free
+  bool released = false;   // they have become free
   std::vector<Allocation> allocations;
 
   Allocation* find(std::string_view container, const Resource* resource) {

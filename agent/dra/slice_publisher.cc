@@ -11,7 +11,7 @@ namespace ghostfleet::agent {
 
 namespace {
 constexpr std::string_view kSlices = "/apis/resource.k8s.io/v1/resourceslices";
-// Of a kubelet that removes slices.
+// Between tries, as a kubelet that removes slices waits.
 constexpr Duration kFirstRetry = std::chrono::seconds(1);
 constexpr Duration kLongestRetry = std::chrono::minutes(5);
 }  // namespace

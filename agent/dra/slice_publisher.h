@@ -46,7 +46,15 @@ class SlicePublisher {
   const std::string& refused() const { return refused_; }
 
  private:
-  enum class Step : unsigned char { kWipe, kClear, kCreate, kRead, kReplace, kDrop, kDone };
+  enum class Step : unsigned char {
+    kWipe,   // deletes all slices of the node in one request
+    kClear,  // deletes an old slice that is in the way of the one to be created
+    kCreate,
+    kRead,  // of a slice that is to be replaced: its version and generation
+    kReplace,
+    kDrop,  // deletes a slice beyond the last one that is needed
+    kDone
+  };
   void create_next(uint32_t slice);
   void update_next(uint32_t slice);
   void drop_next(uint32_t slice);

@@ -64,6 +64,7 @@ class H2ClientSession final : public ClientSession, private FrameSink, private F
   void take_head(ClientCall& call);
   void finish(uint32_t stream);
   void forget(uint32_t stream);
+  // `sent`: the server may have acted on the request.
   void fail(uint32_t stream, H2Error code, Status why, bool sent);
   void break_off(uint32_t stream, H2Error code, const std::string& why);
 
