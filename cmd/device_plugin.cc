@@ -126,7 +126,7 @@ class PluginProcess {
   void read_file_again() {
     const auto text = read_file(flags_.unhealthy_file, agent::kMaxControl);
     if (!text.ok() && text.error().code() != Code::kNotFound) return complain(text.error());
-    auto faults = agent::parse_faults(text.ok() ? trimmed(*text) : "");
+    auto faults = agent::parse_faults(text.ok() ? std::string_view(*text) : std::string_view());
     if (!faults.ok()) return complain(faults.error().with_context(flags_.unhealthy_file));
     // One file may serve several plugins: what none of ours gives is another's affair.
     std::erase_if(*faults, [this](const auto& fault) { return !gives(fault.resource); });
@@ -138,10 +138,6 @@ class PluginProcess {
   bool gives(const std::string& resource) const {
     return std::any_of(setup_.models.begin(), setup_.models.end(),
                        [&](const auto& model) { return model->fault_numbers(resource) > 0; });
-  }
-  static std::string trimmed(std::string text) {
-    while (!text.empty() && (text.back() == '\n' || text.back() == '\r' || text.back() == ' ')) text.pop_back();
-    return text;
   }
   static void complain(const Status& why) { std::fprintf(stderr, "error: %s\n", why.message().c_str()); }
 

@@ -6,6 +6,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/text.h"
+
 namespace ghostfleet::agent {
 
 namespace {

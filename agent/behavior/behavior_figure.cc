@@ -7,12 +7,12 @@
 #include <cmath>
 
 #include "base/hash.h"
+#include "base/text.h"
 #include "kube/api/quantity.h"
 
 namespace ghostfleet::agent {
 namespace {
 
-constexpr std::string_view kBlank = " \t\r\n";
 constexpr double kMostCores = 1e6, kMostBytes = 1e18, kMostShare = 100;
 
 bool parse_number(std::string_view text, double* out) {
@@ -45,12 +45,6 @@ std::string names_of(const Histograms& known) {
 }
 
 }  // namespace
-
-std::string_view trimmed(std::string_view text) {
-  const size_t from = text.find_first_not_of(kBlank);
-  if (from == std::string_view::npos) return {};
-  return text.substr(from, text.find_last_not_of(kBlank) - from + 1);
-}
 
 std::vector<std::string_view> comma_parts(std::string_view text) {
   std::vector<std::string_view> out;
@@ -131,7 +125,7 @@ std::vector<std::string_view> fields_of(std::string_view line) {
   std::vector<std::string_view> out;
   line = trimmed(line.substr(0, line.find('#')));
   while (!line.empty()) {
-    const size_t end = std::min(line.find_first_of(kBlank), line.size());
+    const size_t end = std::min(line.find_first_of(kBlanks), line.size());
     out.push_back(line.substr(0, end));
     line = trimmed(line.substr(end));
   }

@@ -82,8 +82,6 @@ Duration to_duration(double seconds);
 // A number from 0 to 1 that belongs to these three alone: the seed of a container, what is drawn, and which time.
 double draw_unit(uint64_t seed, std::string_view what, uint64_t time);
 
-// Without blanks at both ends.
-std::string_view trimmed(std::string_view text);
 // The parts of "a, b, c", trimmed; commas inside parentheses do not part.
 std::vector<std::string_view> comma_parts(std::string_view text);
 

@@ -5,22 +5,10 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/text.h"
+
 namespace ghostfleet::agent {
 namespace {
-
-std::string_view without_blanks(std::string_view text) {
-  const size_t from = text.find_first_not_of(" \t\n");
-  if (from == std::string_view::npos) return {};
-  return text.substr(from, text.find_last_not_of(" \t\n") + 1 - from);
-}
-
-// The part of `text` up to the next `mark`, which is taken off it.
-std::string_view take_part(std::string_view* text, char mark) {
-  const size_t at = text->find(mark);
-  const std::string_view part = without_blanks(text->substr(0, at));
-  text->remove_prefix(at == std::string_view::npos ? text->size() : at + 1);
-  return part;
-}
 
 bool read_number(std::string_view text, uint32_t most, uint32_t* out) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *out);
@@ -33,12 +21,12 @@ Status each_item(std::string_view text, std::string_view what, std::string_view 
   if (text.size() > kMaxControl) {
     return invalid_argument(fmt::format("{}: {} bytes: at most {} are expected", what, text.size(), kMaxControl));
   }
-  while (!without_blanks(text).empty()) {
-    std::string_view item = take_part(&text, ';');
+  while (!trimmed(text).empty()) {
+    std::string_view item = take_part(&text, ";");
     if (item.empty()) continue;
     const std::string_view whole = item;
-    const std::string_view resource = take_part(&item, '=');
-    item = without_blanks(item);
+    const std::string_view resource = take_part(&item, "=");
+    item = trimmed(item);
     if (resource.find('/') == std::string_view::npos || item.empty())
       return invalid_argument(fmt::format("{}: \"{}\": {}", what, whole.substr(0, 80), expected));
     GF_RETURN_IF_ERROR(read(resource, item));
@@ -101,14 +89,14 @@ Result<std::vector<DeviceManager::Fault>> parse_faults(std::string_view text) {
   std::vector<DeviceManager::Fault> out;
   const auto read = [&](std::string_view resource, std::string_view values) {
     while (!values.empty()) {
-      const std::string_view value = take_part(&values, ',');
+      const std::string_view value = take_part(&values, ",");
       std::string_view rest = value;
-      const std::string_view number = take_part(&rest, ':');
+      const std::string_view number = take_part(&rest, ":");
       DeviceManager::Fault fault{std::string(resource), 0, -1};
       uint32_t code = 0;
       const bool coded = value.find(':') != std::string_view::npos;
       if (!read_number(number, DeviceManager::kMaxDevices, &fault.number) ||
-          (coded && !read_number(without_blanks(rest), 100000, &code))) {
+          (coded && !read_number(trimmed(rest), 100000, &code))) {
         return invalid_argument(
             fmt::format("unhealthy devices of {}: \"{}\": the number of a device, from 0, is "
                         "expected, or NUMBER:XID",

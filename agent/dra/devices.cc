@@ -6,6 +6,8 @@
 #include <array>
 #include <charconv>
 
+#include "base/text.h"
+
 namespace ghostfleet::agent {
 
 namespace {
@@ -30,20 +32,6 @@ const FaultWord& word_of(FaultKind kind) {
 }
 
 std::string_view device_prefix(DriverKind kind) { return kind == DriverKind::kGpu ? "gpu-" : "neuron-"; }
-
-std::string_view trim(std::string_view text) {
-  const size_t from = text.find_first_not_of(" \t\n");
-  if (from == std::string_view::npos) return {};
-  return text.substr(from, text.find_last_not_of(" \t\n") + 1 - from);
-}
-
-// The part of `text` before the first of `marks`, which is taken off it.
-std::string_view take_part(std::string_view* text, std::string_view marks) {
-  const size_t at = text->find_first_of(marks);
-  const std::string_view part = trim(text->substr(0, at));
-  text->remove_prefix(at == std::string_view::npos ? text->size() : at + 1);
-  return part;
-}
 
 bool is_number(std::string_view text) {
   return !text.empty() && text.size() <= 6 &&
@@ -104,12 +92,12 @@ std::string cdi_device(DriverKind kind, std::string_view device) {
 Result<DriverFaults> parse_faults(std::string_view text, const DraDevices& devices) {
   if (text.size() > kMaxFaults) return invalid_argument("faults: more than 65536 bytes");
   DriverFaults out;
-  while (!trim(text).empty()) {
+  while (!trimmed(text).empty()) {
     const std::string_view item = take_part(&text, ";,");
     if (item.empty()) continue;
     std::string_view rest = item;
     const std::string_view name = take_part(&rest, "=");
-    rest = trim(rest);
+    rest = trimmed(rest);
     if (name == "driver" && rest == kDown) {
       out.down = true;
       continue;

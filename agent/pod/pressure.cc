@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/text.h"
 #include "kube/api/quantity.h"
 
 namespace ghostfleet::agent {
@@ -28,12 +29,6 @@ std::optional<EvictionSignal> find_signal(std::string_view name) {
 Status unknown_signal(std::string_view name) {
   return invalid_argument(fmt::format("eviction signal \"{}\": known are {}", name,
                                       fmt::join(std::begin(kSignals), std::end(kSignals), ", ")));
-}
-
-std::string_view trimmed(std::string_view text) {
-  const size_t from = text.find_first_not_of(" \t");
-  if (from == std::string_view::npos) return {};
-  return text.substr(from, text.find_last_not_of(" \t") + 1 - from);
 }
 
 // Calls `read` with both sides of each NAME<sign>VALUE.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "base/text.h"
+
 namespace ghostfleet::controlplane {
 namespace {
 
@@ -14,12 +16,6 @@ constexpr const char* kJson = "application/json";
 constexpr const char* kYaml = "application/yaml";
 constexpr const char* kProtobuf = "application/vnd.kubernetes.protobuf";
 
-std::string_view trim(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
-  return text;
-}
-
 std::string lower(std::string_view text) {
   std::string out(text);
   std::transform(out.begin(), out.end(), out.begin(), [](unsigned char c) { return std::tolower(c); });
@@ -30,7 +26,7 @@ std::string_view next_part(std::string_view* text, char separator) {
   const size_t at = text->find(separator);
   const std::string_view part = text->substr(0, at);
   *text = at == std::string_view::npos ? std::string_view() : text->substr(at + 1);
-  return trim(part);
+  return trimmed(part, " \t");
 }
 
 std::vector<std::string> accepted_types(Endpoint endpoint, bool custom) {
@@ -134,7 +130,7 @@ std::vector<AcceptClause> parse_accept(const kube::http::HeaderList& headers) {
         if (key == "q") {
           clause.quality = std::strtod(std::string(parameter).c_str(), nullptr);
         } else {
-          clause.parameters.emplace_back(key, std::string(trim(parameter)));
+          clause.parameters.emplace_back(key, std::string(trimmed(parameter, " \t")));
         }
       }
     }

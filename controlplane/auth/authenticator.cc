@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/text.h"
+
 namespace ghostfleet::controlplane {
 namespace {
 
@@ -19,12 +21,6 @@ bool starts_with_scheme(std::string_view header, std::string_view scheme) {
          std::equal(scheme.begin(), scheme.end(), header.begin(),
                     [](char a, char b) { return lower(a) == lower(b); }) &&
          header[scheme.size()] == ' ';
-}
-
-std::string_view trim(std::string_view text) {
-  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
-  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
-  return text;
 }
 
 UserInfo with_authenticated(UserInfo user) {
@@ -172,7 +168,7 @@ kube::ApiResult<UserInfo> Authenticator::authenticate(const kube::http::Request&
   }
   const std::string* header = request.headers.find("authorization");
   if (header != nullptr && starts_with_scheme(*header, "bearer")) {
-    const std::string_view token = trim(std::string_view(*header).substr(7));
+    const std::string_view token = trimmed(std::string_view(*header).substr(7), " ");
     if (!token.empty()) {
       Result<TokenIdentity> identity = authenticate_token(token, {});
       if (!identity.ok()) return kube::unauthorized();

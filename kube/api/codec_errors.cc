@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/text.h"
 #include "kube/api/typed_reader.h"
 
 namespace ghostfleet::kube {

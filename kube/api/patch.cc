@@ -6,6 +6,8 @@
 #include <array>
 #include <optional>
 
+#include "base/text.h"
+
 namespace ghostfleet::kube {
 namespace {
 
@@ -276,33 +278,11 @@ std::vector<std::string> unknown_json_patch_fields(const Json& patch) {
   return unknown;
 }
 
-namespace {
-
-// %q of plain text: unlike JSON, <, > and & stand as they are.
-std::string go_quoted(std::string_view text) {
-  std::string out = "\"";
-  for (char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    if (c == '\n') {
-      out += "\\n";
-    } else if (c == '\t') {
-      out += "\\t";
-    } else if (c == '\r') {
-      out += "\\r";
-    } else {
-      out += c;
-    }
-  }
-  return out + "\"";
-}
-
-}  // namespace
-
 ApiError invalid_patch_result(std::string_view shown, std::string_view detail) {
   FieldError finding;
   finding.type = FieldErrorType::kInvalid;
   finding.field = "patch";
-  finding.value = go_quoted(shown);
+  finding.value = go_quote(shown);
   finding.detail = std::string(detail);
   return invalid("", "", "", {finding});
 }

@@ -1,4 +1,5 @@
 #include "kube/api/typed_reader.h"
+#include "base/text.h"
 
 namespace ghostfleet::kube {
 

@@ -102,7 +102,4 @@ class TypedReader {
   std::unordered_set<std::string> seen_errors_;
 };
 
-// A text in double quotes, as Go's %q.
-std::string go_quote(std::string_view text);
-
 }  // namespace ghostfleet::kube

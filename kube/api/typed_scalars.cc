@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/digest.h"
+#include "base/text.h"
 #include "kube/api/json_number.h"
 #include "kube/api/quantity.h"
 #include "kube/api/scalars.h"
@@ -27,34 +28,6 @@ bool plain_count(std::string_view text) {
 }
 
 }  // namespace
-
-std::string go_quote(std::string_view text) {
-  static constexpr char kHex[] = "0123456789abcdef";
-  std::string out = "\"";
-  for (const char c : text) {
-    const auto u = static_cast<unsigned char>(c);
-    switch (c) {
-      case '"': out += "\\\""; break;
-      case '\\': out += "\\\\"; break;
-      case '\a': out += "\\a"; break;
-      case '\b': out += "\\b"; break;
-      case '\f': out += "\\f"; break;
-      case '\n': out += "\\n"; break;
-      case '\r': out += "\\r"; break;
-      case '\t': out += "\\t"; break;
-      case '\v': out += "\\v"; break;
-      default:
-        if (u >= 0x20 && u != 0x7f) {
-          out += c;
-        } else {
-          out += "\\x";
-          out += kHex[u >> 4];
-          out += kHex[u & 15];
-        }
-    }
-  }
-  return out + '"';
-}
 
 bool TypedReader::read_scalar(const FieldInfo& f, Json* out) {
   switch (f.kind) {

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/digest.h"
+#include "base/text.h"
 #include "kube/api/codec.h"
 #include "kube/api/json_number.h"
 #include "kube/api/json_scanner.h"

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/text.h"
 #include "kube/grpc/rpc_headers.h"
 
 namespace ghostfleet::kube::grpc {
@@ -51,7 +52,7 @@ MessageReader::Next MessageReader::check_prefix(size_t* length) {
     return fail(RpcCode::kInternal, "grpc: compressed flag set with identity or empty encoding");
   }
   return fail(side_ == Side::kServer ? RpcCode::kUnimplemented : RpcCode::kInternal,
-              "grpc: Decompressor is not installed for grpc-encoding " + go_quoted(encoding_));
+              "grpc: Decompressor is not installed for grpc-encoding " + go_quote(encoding_));
 }
 
 MessageReader::Next MessageReader::next(std::string_view* message) {

@@ -7,6 +7,7 @@
 #include <limits>
 #include <optional>
 
+#include "base/text.h"
 #include "kube/http/server_session.h"
 
 namespace ghostfleet::kube::grpc {
@@ -32,7 +33,7 @@ constexpr std::array<Unit, 6> kUnits = {{
 }};
 
 Status bad_timeout(std::string_view what, std::string_view text) {
-  return invalid_argument(fmt::format("transport: timeout {}: {}", what, go_quoted(text)));
+  return invalid_argument(fmt::format("transport: timeout {}: {}", what, go_quote(text)));
 }
 
 bool printable(char c) { return c >= ' ' && c <= '~' && c != '%'; }
@@ -77,7 +78,7 @@ Result<Duration> parse_grpc_timeout(std::string_view text) {
   uint64_t number = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
   if (error != std::errc() || end != digits.data() + digits.size()) {
-    return invalid_argument("strconv.ParseUint: parsing " + go_quoted(digits) + ": invalid syntax");
+    return invalid_argument("strconv.ParseUint: parsing " + go_quote(digits) + ": invalid syntax");
   }
   const auto most = static_cast<uint64_t>(std::numeric_limits<int64_t>::max() / unit->ns);
   return number > most ? Duration::max() : Duration(static_cast<int64_t>(number) * unit->ns);
@@ -162,14 +163,14 @@ RpcStatus read_status(const http::HeaderList& trailers) {
   const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), number);
   if (error != std::errc() || end != text->data() + text->size()) {
     return rpc_error(RpcCode::kUnknown, "transport: malformed grpc-status: strconv.ParseInt: parsing " +
-                                            go_quoted(*text) + ": invalid syntax");
+                                            go_quote(*text) + ": invalid syntax");
   }
   return rpc_error(static_cast<RpcCode>(number), message);
 }
 
 RpcStatus status_of_foreign_answer(int http_status, const http::HeaderList& headers) {
   const std::string* type = headers.find("content-type");
-  const std::string about_type = type ? "transport: received unexpected content-type " + go_quoted(*type)
+  const std::string about_type = type ? "transport: received unexpected content-type " + go_quote(*type)
                                       : "malformed header: missing HTTP content-type";
   return rpc_error(rpc_code_of_http(http_status),
                    fmt::format("unexpected HTTP status code received from server: {} ({}); {}", http_status,

@@ -85,23 +85,4 @@ RpcCode rpc_code_of_reset(uint32_t h2_error) {
   }
 }
 
-std::string go_quoted(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      out.append({'\\', c});
-    } else if (c == '\n') {
-      out += "\\n";
-    } else if (c == '\t') {
-      out += "\\t";
-    } else if (byte < 0x20 || byte == 0x7f) {
-      out += fmt::format("\\x{:02x}", byte);
-    } else {
-      out += c;
-    }
-  }
-  return out + '"';
-}
-
 }  // namespace ghostfleet::kube::grpc

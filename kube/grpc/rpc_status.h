@@ -56,7 +56,4 @@ RpcCode rpc_code_of_http(int status);
 // What a reset stream means, by its error code of HTTP/2.
 RpcCode rpc_code_of_reset(uint32_t h2_error);
 
-// A text in double quotes as Go's %q writes it, for the messages that quote what a peer sent.
-std::string go_quoted(std::string_view text);
-
 }  // namespace ghostfleet::kube::grpc

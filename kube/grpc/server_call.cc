@@ -1,4 +1,5 @@
 #include "kube/grpc/server_call.h"
+#include "base/text.h"
 
 #include "kube/grpc/rpc_headers.h"
 
@@ -40,7 +41,7 @@ class Handle final : public ServerCall {
 RpcStatus unknown_method(const RpcServices& services, std::string_view path) {
   std::string_view service, method;
   if (!split_method(path, &service, &method)) {
-    return rpc_error(RpcCode::kUnimplemented, "malformed method name: " + go_quoted(path));
+    return rpc_error(RpcCode::kUnimplemented, "malformed method name: " + go_quote(path));
   }
   if (!services.has_service(service)) {
     return rpc_error(RpcCode::kUnimplemented, "unknown service " + std::string(service));
@@ -80,12 +81,12 @@ bool CallState::refuse_foreign() {
   }
   const std::string_view type = r.headers.get("content-type");
   if (!is_grpc_content_type(type)) {
-    const std::string why = "invalid gRPC request content-type " + go_quoted(type);
+    const std::string why = "invalid gRPC request content-type " + go_quote(type);
     exchange_->respond(415, trailers_only(rpc_error(RpcCode::kInvalidArgument, why)), nullptr);
     return true;
   }
   if (r.method != "POST") {
-    const std::string why = "Received a HEADERS frame with :method " + go_quoted(r.method) + " which should be POST";
+    const std::string why = "Received a HEADERS frame with :method " + go_quote(r.method) + " which should be POST";
     exchange_->respond(405, trailers_only(rpc_error(RpcCode::kInternal, why)), nullptr);
     return true;
   }
@@ -108,7 +109,7 @@ RpcStatus CallState::check_headers() {
   const std::string_view encoding = r.headers.get("grpc-encoding");
   if (!is_identity_encoding(encoding)) {
     return rpc_error(RpcCode::kUnimplemented,
-                     "grpc: Decompressor is not installed for grpc-encoding " + go_quoted(encoding));
+                     "grpc: Decompressor is not installed for grpc-encoding " + go_quote(encoding));
   }
   return RpcStatus();
 }

@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/text.h"
+
 namespace ghostfleet::kube::http {
 namespace {
 
+constexpr std::string_view kHeaderBlanks = " \t";  // around a header's value (RFC 9110 5.6.3)
 constexpr uint32_t kMaxChunkOverhead = 16 * 1024;  // extensions of one body and its trailers
 
 bool token_char(char c) {
@@ -17,12 +20,6 @@ char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c
 
 bool equal_ignoring_case(std::string_view a, std::string_view b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) { return lower(x) == lower(y); });
-}
-
-std::string_view trim(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
-  return text;
 }
 
 // Where the empty line after a head ends; npos when it is not there yet. `from` may be anywhere before it.
@@ -84,7 +81,7 @@ bool parse_header_lines(std::string_view text, HeaderList* out) {
     const size_t colon = line.find(':');
     if (colon == std::string_view::npos || colon == 0) return false;
     const std::string_view name = line.substr(0, colon);
-    const std::string_view value = trim(line.substr(colon + 1));
+    const std::string_view value = trimmed(line.substr(colon + 1), kHeaderBlanks);
     if (!std::all_of(name.begin(), name.end(), token_char)) return false;
     if (std::any_of(value.begin(), value.end(), control_char)) return false;
     out->append(name, value);
@@ -100,7 +97,7 @@ bool has_token(const HeaderList& headers, std::string_view name, std::string_vie
     std::string_view rest = value;
     while (!rest.empty()) {
       const size_t comma = rest.find(',');
-      if (equal_ignoring_case(trim(rest.substr(0, comma)), token)) return true;
+      if (equal_ignoring_case(trimmed(rest.substr(0, comma), kHeaderBlanks), token)) return true;
       rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
     }
   }

@@ -9,6 +9,7 @@
 #include "agent/device/plugin_messages.h"
 #include "agent/device/socket/plugin_connection.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "kube/api/names.h"
 #include "kube/grpc/server.h"
 #include "kube/http/unix_address.h"
@@ -55,20 +56,19 @@ bool names_extended_resource(std::string_view name) {
 
 // What is wrong with a registration, in a kubelet's words; empty: nothing.
 std::string registration_fault(const RegisterRequest& request) {
-  using kube::grpc::go_quoted;
   if (request.version != kPluginVersion) {
     return fmt::format("requested API version {} is not supported by kubelet. Supported version is [{}]",
-                       go_quoted(request.version), go_quoted(kPluginVersion));
+                       go_quote(request.version), go_quote(kPluginVersion));
   }
   if (!names_extended_resource(request.resource)) {
-    return fmt::format("the ResourceName {} is invalid", go_quoted(request.resource));
+    return fmt::format("the ResourceName {} is invalid", go_quote(request.resource));
   }
   const std::string& endpoint = request.endpoint;
   const bool name = !endpoint.empty() && endpoint != "." && endpoint != ".." && endpoint != PluginDirectory::kSocket &&
                     endpoint.find('/') == std::string::npos && endpoint.find('\0') == std::string::npos;
   if (name) return {};
   return fmt::format("the endpoint {} is not the name of a plugin's socket in the device plugin directory",
-                     go_quoted(endpoint));
+                     go_quote(endpoint));
 }
 
 class SocketDirectory final : public PluginDirectory {

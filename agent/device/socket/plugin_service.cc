@@ -9,6 +9,7 @@
 #include "agent/device/socket/plugin_directory.h"
 #include "base/files.h"
 #include "base/folder_watch.h"
+#include "base/text.h"
 #include "kube/grpc/client.h"
 #include "kube/grpc/server.h"
 
@@ -215,7 +216,7 @@ Result<std::vector<uint32_t>> SocketService::indexes_of(const TextList& ids) con
     const auto index = model_->find(options_.node, id);
     if (!index) {
       return invalid_argument(fmt::format("invalid allocation request for {}: unknown device: {}",
-                                          kube::grpc::go_quoted(model_->resource()), kube::grpc::go_quoted(id)));
+                                          go_quote(model_->resource()), go_quote(id)));
     }
     out.push_back(*index);
   }
