@@ -19,20 +19,11 @@ using kube::cel::Value;
 
 namespace {
 
-bool tolerates(const Json& toleration, const DeviceTaint& taint) {
-  const std::string_view key = get_string(toleration, "key"), effect = get_string(toleration, "effect");
-  if (!key.empty() && key != taint.key) return false;
-  if (!effect.empty() && effect != taint.effect) return false;
-  if (get_string(toleration, "operator") == "Exists") return true;
-  return !key.empty() && get_string(toleration, "value") == taint.value;
-}
-
 bool is_tainted(const DeviceOffer& device, const Json& request) {
-  const JsonArray* tolerations = get_array(request, "tolerations");
-  return std::any_of(device.taints.begin(), device.taints.end(), [&](const DeviceTaint& taint) {
-    if (taint.effect != "NoSchedule" && taint.effect != "NoExecute") return false;
-    return tolerations == nullptr ||
-           std::none_of(tolerations->begin(), tolerations->end(), [&](const Json& t) { return tolerates(t, taint); });
+  if (device.taints.empty()) return false;
+  const std::vector<Toleration> tolerations = read_tolerations(request);
+  return std::any_of(device.taints.begin(), device.taints.end(), [&](const Taint& taint) {
+    return (taint.effect == "NoSchedule" || taint.effect == "NoExecute") && !tolerated(tolerations, taint);
   });
 }
 

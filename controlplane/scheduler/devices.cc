@@ -68,8 +68,8 @@ Value device_object(const Json& device, const std::string& driver) {
   return Value::map(std::move(out));
 }
 
-std::vector<DeviceTaint> taints_of(const Json& device) {
-  std::vector<DeviceTaint> out;
+std::vector<Taint> taints_of(const Json& device) {
+  std::vector<Taint> out;
   const JsonArray* list = get_array(device, "taints");
   for (size_t i = 0; list != nullptr && i < list->size(); ++i) {
     const Json& taint = (*list)[i];

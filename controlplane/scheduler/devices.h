@@ -21,14 +21,11 @@
 #include <vector>
 
 #include "base/status.h"
+#include "controlplane/scheduler/requirements.h"
 #include "kube/api/json.h"
 #include "kube/cel/program.h"
 
 namespace ghostfleet::controlplane::scheduling {
-
-struct DeviceTaint {
-  std::string key, value, effect;
-};
 
 // A selector's expression, read; `id` tells it from all others there ever were.
 struct Selector {
@@ -40,7 +37,7 @@ struct DeviceOffer {
   bool local = false;  // to one node
   std::string driver, pool, name;
   kube::cel::Value object;  // "device" of selectors
-  std::vector<DeviceTaint> taints;
+  std::vector<Taint> taints;
   mutable std::unordered_map<uint64_t, bool> verdicts;  // by Selector::id
 
   std::string id() const { return driver + "/" + pool + "/" + name; }

@@ -24,10 +24,6 @@ int64_t& grow(std::vector<int64_t>* amounts, int id) {
   return (*amounts)[static_cast<size_t>(id)];
 }
 
-bool tolerated(const std::vector<Toleration>& tolerations, const Taint& taint) {
-  return std::any_of(tolerations.begin(), tolerations.end(), [&](const Toleration& t) { return t.tolerates(taint); });
-}
-
 }  // namespace
 
 uint32_t Engine::intern_shape(NodeOffer* offer) {

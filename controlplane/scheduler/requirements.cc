@@ -41,6 +41,22 @@ bool Toleration::tolerates(const Taint& taint) const {
   return (op.empty() || op == "Equal") && !key.empty() && value == taint.value;
 }
 
+std::vector<Toleration> read_tolerations(const Json& owner) {
+  std::vector<Toleration> out;
+  const JsonArray* list = get_array(owner, "tolerations");
+  if (list == nullptr) return out;
+  for (const Json& t : *list) {
+    out.push_back({std::string(get_string(t, "key")), std::string(get_string(t, "operator")),
+                   std::string(get_string(t, "value")), std::string(get_string(t, "effect"))});
+  }
+  return out;
+}
+
+bool tolerated(const std::vector<Toleration>& tolerations, const Taint& taint) {
+  return std::any_of(tolerations.begin(), tolerations.end(),
+                     [&](const Toleration& toleration) { return toleration.tolerates(taint); });
+}
+
 bool NodeRequirement::meets(const std::string* value) const {
   const auto holds = [&] { return std::find(values.begin(), values.end(), *value) != values.end(); };
   if (op == "In") return value != nullptr && holds();
@@ -349,12 +365,7 @@ PodNeeds needs_of(const Json& spec, std::string_view ns, const Labels& labels, s
   }
   read_node_affinity(spec, &pod);
   find_pin(&pod);
-  if (const JsonArray* list = get_array(spec, "tolerations")) {
-    for (const Json& t : *list) {
-      pod.tolerations.push_back({std::string(get_string(t, "key")), std::string(get_string(t, "operator")),
-                                 std::string(get_string(t, "value")), std::string(get_string(t, "effect"))});
-    }
-  }
+  pod.tolerations = read_tolerations(spec);
   read_ports(spec, "containers", &pod);
   read_ports(spec, "initContainers", &pod);
   read_spread(spec, &pod);

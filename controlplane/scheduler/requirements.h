@@ -40,6 +40,9 @@ struct Toleration {
   std::string key, op, value, effect;
   bool tolerates(const Taint& taint) const;
 };
+// Those of a pod's spec, or of a request for devices.
+std::vector<Toleration> read_tolerations(const kube::Json& owner);
+bool tolerated(const std::vector<Toleration>& tolerations, const Taint& taint);
 
 struct NodeRequirement {
   std::string key;
