@@ -96,7 +96,7 @@ Result<std::vector<DeviceManager::Fault>> parse_faults(std::string_view text) {
       uint32_t code = 0;
       const bool coded = value.find(':') != std::string_view::npos;
       if (!read_number(number, DeviceManager::kMaxDevices, &fault.number) ||
-          (coded && !read_number(trimmed(rest), 100000, &code))) {
+          (coded && !read_number(trimmed(rest), kMaxXid, &code))) {
         return invalid_argument(
             fmt::format("unhealthy devices of {}: \"{}\": the number of a device, from 0, is "
                         "expected, or NUMBER:XID",

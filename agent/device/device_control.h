@@ -1,7 +1,7 @@
 // What users say of a node's devices by annotations: which are broken, which plugins are gone. And the file or flags'
 // side of it: which models the plugins of a node are (DeviceConfig), made once for a group of nodes.
 //
-// Thread rule: plain values, pure functions. Limits: kMaxControl bytes of an annotation, kMaxControlNumber. Errors:
+// Thread rule: plain values, pure functions. Limits: kMaxControl bytes of an annotation, kMaxXid. Errors:
 // InvalidArgument names the annotation's part, its value and what is expected.
 #pragma once
 
@@ -27,6 +27,7 @@ inline constexpr std::string_view kUnhealthyDevices = "devices.ghostfleet.dev/un
 // as after a restart of the kubelet that the plugin did not notice.
 inline constexpr std::string_view kDevicePlugins = "devices.ghostfleet.dev/plugins";
 inline constexpr size_t kMaxControl = 64 << 10;
+inline constexpr uint32_t kMaxXid = 100000;
 
 Result<std::vector<DeviceManager::Fault>> parse_faults(std::string_view text);
 

@@ -136,14 +136,6 @@ Result<std::vector<int64_t>> decode_topology(std::string_view bytes) {
   return f.result(std::move(nodes));
 }
 
-std::vector<int64_t> nodes_of(uint64_t bits) {
-  std::vector<int64_t> nodes;
-  for (int64_t i = 0; i < 64; ++i) {
-    if (bits >> i & 1) nodes.push_back(i);
-  }
-  return nodes;
-}
-
 uint64_t bits_of(const std::vector<int64_t>& nodes) {
   uint64_t bits = 0;
   for (const int64_t node : nodes) {
@@ -203,7 +195,7 @@ void append_devices(uint32_t number, const std::vector<ResourceDevices>& all, st
     kube::append_message_field(number, out, [&] {
       append_text(1, devices.resource, out);
       append_texts(2, devices.ids, out);
-      append_topology(3, nodes_of(devices.numa_nodes), out);
+      append_topology(3, numa_nodes_of(devices.numa_nodes), out);
     });
   }
 }
@@ -292,6 +284,14 @@ Result<PluginOptions> decode_plugin_options(std::string_view bytes) {
     f.flag(2, &out.preferred_allocation);
   }
   return f.result(out);
+}
+
+std::vector<int64_t> numa_nodes_of(uint64_t bits) {
+  std::vector<int64_t> nodes;
+  for (int64_t i = 0; i < 64; ++i) {
+    if (bits >> i & 1) nodes.push_back(i);
+  }
+  return nodes;
 }
 
 uint64_t PluginDevice::numa_bits() const { return bits_of(numa_nodes); }

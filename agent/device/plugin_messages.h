@@ -47,6 +47,8 @@ struct PluginDevice {
   // As bits; nodes that are no number from 0 to 63 are left out.
   uint64_t numa_bits() const;
 };
+// The other way round.
+std::vector<int64_t> numa_nodes_of(uint64_t bits);
 std::string encode_device_list(const std::vector<PluginDevice>& devices);
 Result<std::vector<PluginDevice>> decode_device_list(std::string_view bytes);
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "controlplane/controllers/meta.h"
+#include "controlplane/informer/device_claims.h"
 
 namespace ghostfleet::controlplane::controllers {
 
@@ -18,8 +19,6 @@ namespace {
 
 constexpr const char* kName = "resourceclaim-controller";
 constexpr const char* kEntryAnnotation = "resource.kubernetes.io/pod-claim-name";
-constexpr const char* kFinalizer = "resource.kubernetes.io/delete-protection";
-constexpr size_t kMostReserved = 256;
 constexpr size_t kLongestBase = 58;  // of a generated name
 
 // Also one that the scheduler made for its extended resources.
@@ -71,8 +70,6 @@ bool is_reserved_for(const Json& claim, std::string_view uid) {
 bool pod_is_done(const PodInfo& pod, std::string_view uid) {
   return pod.uid != uid || pod.finished() || (pod.deleting && pod.node.empty());
 }
-
-bool is_allocated(const Json& claim) { return kube::find_path(claim, "status.allocation") != nullptr; }
 
 }  // namespace
 
@@ -183,12 +180,7 @@ kube::ApiResult<std::string> ResourceClaimController::create_claim(const Json& p
     if (given != nullptr) metadata.get_object()[field] = *given;
   }
   kube::ensure_object(metadata, "annotations")[kEntryAnnotation] = get_string(entry, "name");
-  metadata.get_object()["ownerReferences"] = JsonArray{JsonObject{{"apiVersion", "v1"},
-                                                                  {"kind", "Pod"},
-                                                                  {"name", get_string(pod, "metadata.name")},
-                                                                  {"uid", get_string(pod, "metadata.uid")},
-                                                                  {"controller", true},
-                                                                  {"blockOwnerDeletion", true}}};
+  metadata.get_object()["ownerReferences"] = JsonArray{controller_ref_to(pod)};
   if (const Json* spec = kube::find_path(tmpl, "spec.spec")) claim.get_object()["spec"] = *spec;
   const auto made = context_.create(kName, claims_resource_, ns, std::move(claim));
   if (!made.ok()) return made.error();
@@ -251,7 +243,8 @@ SyncResult ResourceClaimController::sync_claim(const std::string& key) {
   const ObjectRef after = claims_.get(key);
   if (!after) return SyncResult::done();
   claim = parse_object(after);
-  if (!is_allocated(claim) && has_finalizer(claim, kFinalizer) && !drop_finalizer(claim)) return SyncResult::retry();
+  if (!is_allocated(claim) && has_finalizer(claim, kClaimFinalizer) && !drop_finalizer(claim))
+    return SyncResult::retry();
   const auto owner = owning_pod(claim);
   if (!owner || is_deleting(claim) || !is_done(object->ns(), owner->name, owner->uid)) return SyncResult::done();
   const auto removed = context_.remove(kName, claims_resource_, object->ns(), object->name(),
@@ -286,9 +279,10 @@ bool ResourceClaimController::release(const Json& claim) {
 }
 
 bool ResourceClaimController::drop_finalizer(const Json& claim) {
-  const auto done = context_.modify(
-      kName, claims_resource_, get_string(claim, "metadata.namespace"), get_string(claim, "metadata.name"), "",
-      [](Json& live) -> kube::ApiResult<bool> { return !is_allocated(live) && remove_finalizer(live, kFinalizer); });
+  const auto done = context_.modify(kName, claims_resource_, get_string(claim, "metadata.namespace"),
+                                    get_string(claim, "metadata.name"), "", [](Json& live) -> kube::ApiResult<bool> {
+                                      return !is_allocated(live) && remove_finalizer(live, kClaimFinalizer);
+                                    });
   return done.ok() || is_moot(done.error());
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "controlplane/informer/device_claims.h"
 #include "kube/api/quantity.h"
 
 namespace ghostfleet::controlplane::scheduling {
@@ -52,8 +53,6 @@ std::vector<ExtendedRequest> extended_requests(const Json& spec, const std::func
   }
   return out;
 }
-
-bool is_allocated(const Json& claim) { return kube::find_path(claim, "status.allocation") != nullptr; }
 
 struct ClaimPlan::Variant {
   Json extended;                    // a claim; null: none is needed

@@ -30,8 +30,6 @@ struct ExtendedRequest {
 std::vector<ExtendedRequest> extended_requests(const kube::Json& spec,
                                                const std::function<int(std::string_view resource)>& id_of);
 
-bool is_allocated(const kube::Json& claim);
-
 class ClaimPlan {
  public:
   using HasPlugin = std::function<bool(int resource_id)>;

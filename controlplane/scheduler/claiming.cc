@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "controlplane/apiserver/json_scan.h"
+#include "controlplane/informer/device_claims.h"
 #include "controlplane/scheduler/scheduler_impl.h"
 
 namespace ghostfleet::controlplane {
@@ -16,14 +17,11 @@ using kube::JsonArray;
 using kube::JsonObject;
 using scheduling::ClaimPlan;
 using scheduling::Engine;
-using scheduling::is_allocated;
 
 namespace {
 
 constexpr Duration kRetryClaimants = std::chrono::milliseconds(100);
-constexpr size_t kMostReserved = 256;
 constexpr size_t kLongestBase = 38;  // of a pod's name in a generated one
-constexpr std::string_view kFinalizer = "resource.kubernetes.io/delete-protection";
 
 // Users of the claim other than the pod.
 size_t other_users(const Json& claim, std::string_view uid) {
@@ -233,7 +231,7 @@ bool Scheduler::Impl::make_extended_claim(const PodRecord& record, const ClaimPl
       JsonObject{{"generateName", name.substr(0, kLongestBase) + "-extended-resources-"},
                  {"namespace", ns},
                  {"annotations", JsonObject{{"resource.kubernetes.io/extended-resource-claim", "true"}}},
-                 {"finalizers", JsonArray{Json(kFinalizer)}},
+                 {"finalizers", JsonArray{Json(kClaimFinalizer)}},
                  {"ownerReferences", JsonArray{JsonObject{{"apiVersion", "v1"},
                                                           {"kind", "Pod"},
                                                           {"name", name},
@@ -271,10 +269,10 @@ bool Scheduler::Impl::reserve(const PodRecord& record, const Json& claim, const 
         [&](Json& live) -> kube::ApiResult<bool> {
           JsonArray& finalizers = kube::ensure_array(live, "metadata.finalizers");
           const auto same = [](const Json& f) {
-            return f.is_string() && std::string_view(f.get_string()) == kFinalizer;
+            return f.is_string() && std::string_view(f.get_string()) == kClaimFinalizer;
           };
           if (std::any_of(finalizers.begin(), finalizers.end(), same)) return false;
-          finalizers.push_back(Json(kFinalizer));
+          finalizers.push_back(Json(kClaimFinalizer));
           return true;
         },
         context);

@@ -65,6 +65,10 @@ std::shared_ptr<const kube::Json> node_facts_object(std::string_view json) {
   return std::make_shared<const kube::Json>(std::move(parsed).value());
 }
 
+std::string_view node_annotation(std::string_view node_json, std::string_view key) {
+  return agent::scan_string(scan_path(node_json, {"metadata", "annotations", key}));
+}
+
 bool node_deviates(std::string_view json, const agent::NodeClass& node_class) {
   if (count_members(scan_path(json, {"metadata", "labels"})) != node_class.label_count()) return true;
   for (const std::string_view key : {agent::kUnhealthyDevices, agent::kDevicePlugins, kDriverFaults}) {

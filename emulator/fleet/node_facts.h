@@ -16,6 +16,9 @@ namespace ghostfleet::emulator {
 // What is wrong with the devices of its DRA driver, "gpu-0=xid:79; driver=down" (agent::parse_faults).
 inline constexpr std::string_view kDriverFaults = "dra.ghostfleet.dev/faults";
 
+// The text of an annotation; empty: it is not there.
+std::string_view node_annotation(std::string_view node_json, std::string_view key);
+
 // Labels, taints, unschedulable, allocatable and capacity; null when the bytes are no Node.
 std::shared_ptr<const kube::Json> node_facts_object(std::string_view node_json);
 

@@ -5,15 +5,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "agent/node/json_scan.h"
+#include "emulator/fleet/node_facts.h"
 
 namespace ghostfleet::emulator {
 
 namespace {
-
-std::string annotation(std::string_view node_json, std::string_view key) {
-  return std::string(agent::scan_string(agent::scan_path(node_json, {"metadata", "annotations", key})));
-}
 
 bool has(const std::vector<agent::PluginOutage>& outages, std::string_view resource) {
   return std::any_of(outages.begin(), outages.end(), [&](const auto& o) { return o.resource == resource; });
@@ -124,8 +120,8 @@ void ShardDevices::plugins_start(uint32_t row) {
 void ShardDevices::deleted(uint32_t row) { awaited_.erase(row); }
 
 void ShardDevices::node_seen(uint32_t row, std::string_view node_json) {
-  const std::string faults = annotation(node_json, agent::kUnhealthyDevices);
-  const std::string outages = annotation(node_json, agent::kDevicePlugins);
+  const std::string faults(node_annotation(node_json, agent::kUnhealthyDevices));
+  const std::string outages(node_annotation(node_json, agent::kDevicePlugins));
   const auto it = nodes_.find(row);
   if (it == nodes_.end() && faults.empty() && outages.empty()) return;
   const NodeDevices& node = node_of(row);

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "agent/device/device_control.h"
-#include "agent/node/json_scan.h"
 #include "emulator/fleet/node_facts.h"
 
 namespace ghostfleet::emulator {
@@ -23,10 +22,6 @@ agent::Verb verb_of(agent::SliceRequest::Verb verb) {
     case From::kDelete: return agent::Verb::kDelete;
   }
   return agent::Verb::kGet;
-}
-
-std::string_view annotation(std::string_view node_json, std::string_view key) {
-  return agent::scan_string(agent::scan_path(node_json, {"metadata", "annotations", key}));
 }
 
 }  // namespace
@@ -62,12 +57,13 @@ void ShardDra::deleted(uint32_t row) {
 void ShardDra::node_seen(uint32_t row, std::string_view node_json) {
   const auto& devices = devices_of(row);
   if (!devices) return;
-  const std::string_view text = annotation(node_json, kDriverFaults);
+  const std::string_view text = node_annotation(node_json, kDriverFaults);
   auto faults = agent::parse_faults(text, *devices);
   if (!faults.ok())
     return parts_.tell_user(row, fmt::format("annotation {}: {}", kDriverFaults, faults.error().message()));
   // What the annotation of device plugins says is told elsewhere when it makes no sense.
-  if (const auto unhealthy = agent::parse_faults(annotation(node_json, agent::kUnhealthyDevices)); unhealthy.ok()) {
+  if (const auto unhealthy = agent::parse_faults(node_annotation(node_json, agent::kUnhealthyDevices));
+      unhealthy.ok()) {
     std::vector<agent::UnhealthyDevice> found;
     for (const auto& fault : *unhealthy) {
       if (fault.resource != agent::plugin_resource(devices->kind)) continue;

@@ -35,17 +35,8 @@ enum class Setting : uint16_t {
   kMaxHeaderListSize = 6
 };
 
-enum class H2Error : uint32_t {
-  kNone = 0,
-  kProtocol = 1,
-  kInternal = 2,
-  kFlowControl = 3,
-  kFrameSize = 6,
-  kRefusedStream = 7,
-  kCancel = 8,
-  kCompression = 9,
-  kEnhanceYourCalm = 11
-};
+// Those that we send or look at.
+enum class H2Error : uint32_t { kProtocol = 1, kInternal = 2, kFlowControl = 3, kRefusedStream = 7, kCancel = 8 };
 
 inline constexpr size_t kFrameHeadBytes = 9;
 inline constexpr uint32_t kLeastMaxFrame = 16384, kMostMaxFrame = (1u << 24) - 1;  // of SETTINGS_MAX_FRAME_SIZE

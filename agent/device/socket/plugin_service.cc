@@ -182,10 +182,7 @@ std::string SocketService::device_list() const {
   for (uint32_t i = 0; i < model_->count(); ++i) {
     devices[i].id = model_->id(options_.node, i);
     devices[i].health = unhealthy_[i] ? kUnhealthy : kHealthy;
-    const uint64_t nodes = model_->numa_nodes(i);
-    for (int64_t n = 0; n < 64; ++n) {
-      if (nodes >> n & 1) devices[i].numa_nodes.push_back(n);
-    }
+    devices[i].numa_nodes = numa_nodes_of(model_->numa_nodes(i));
   }
   return encode_device_list(devices);
 }
