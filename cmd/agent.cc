@@ -122,6 +122,10 @@ Status add_devices(const AgentFlags& flags, emulator::SingleNodeOptions* o) {
   o->node = std::move(group.node);
   if (!applied.ok()) return applied.with_context("--devices " + flags.devices);
   o->devices = std::move(group.devices);
+  if (o->devices != nullptr) {
+    const Status absent = agent::check_absent(section->config.absent, {o->devices.get()});
+    if (!absent.ok()) return absent.with_context("--devices " + flags.devices);
+  }
   o->pods.device_plugins = true;
   if (section->plugin_delay) o->device_plugin_delay = *section->plugin_delay;
   return Status();
@@ -221,7 +225,8 @@ Status set_device_sockets(const AgentFlags& flags, emulator::SingleNodeOptions* 
     return invalid_argument(fmt::format("--device-plugin-dir {}: an absolute path is expected", directory));
   if (!socket.empty() && socket[0] != '/')
     return invalid_argument(fmt::format("--pod-resources-socket {}: an absolute path is expected", socket));
-  options->device_sockets = agent::NodeSocketOptions{directory, socket};
+  const std::string taken = options->dra ? std::string(agent::plugin_resource(options->dra->kind)) : std::string();
+  options->device_sockets = agent::NodeSocketOptions{directory, socket, taken};
   options->pods.device_plugins = true;
   const std::string checkpoint = join_path(directory, std::string(agent::NodeSockets::kCheckpoint));
   if (!file_exists(checkpoint)) options->device_plugin_delay = Duration(0);

@@ -44,7 +44,20 @@ struct PluginFlags {
   uint32_t cores_per_chip = 2;
 };
 
+// Flags that would be taken and do nothing.
+Status check_nvidia(const PluginFlags& flags) {
+  if (flags.mig_strategy == "none" && !flags.mig_layout.empty())
+    return invalid_argument("--mig-layout: --mig-strategy single or mixed is needed with it");
+  if (flags.replicas == 1 && (flags.rename_shared || flags.fail_more_than_one)) {
+    return invalid_argument(
+        fmt::format("{}: --replicas of at least 2 is needed with it",
+                    flags.rename_shared ? "--rename-by-default" : "--fail-requests-greater-than-one"));
+  }
+  return Status();
+}
+
 Result<Models> nvidia_models(const PluginFlags& flags) {
+  GF_RETURN_IF_ERROR(check_nvidia(flags));
   agent::NvidiaConfig config;
   config.gpus = flags.count;
   config.gpu = flags.gpu;
@@ -189,6 +202,11 @@ int run_plugin(PluginFlags flags, std::string_view kind,
                                              "--device-plugin-dir` makes it at its start",
                                              flags.directory)),
                 kExitUsage);
+  if (const std::string folder = parent_directory(flags.unhealthy_file);
+      !flags.unhealthy_file.empty() && !std::filesystem::is_directory(folder))
+    return fail(
+        invalid_argument(fmt::format("--unhealthy-file {}: there is no folder {}", flags.unhealthy_file, folder)),
+        kExitUsage);
   return serve(flags, kind, *models, *for_time);
 }
 
@@ -216,7 +234,8 @@ void add_device_plugin(CLI::App& app, Runner* run) {
   auto nvidia = std::make_shared<PluginFlags>();
   CLI::App* gpu = command->add_subcommand("nvidia", "nvidia.com/gpu, or its MIG and shared forms");
   add_common_flags(*gpu, nvidia.get(), "GPUs");
-  gpu->add_option("--gpu", nvidia->gpu, "a100, h100, h200, b200, b300 or gb200; only MIG needs it");
+  gpu->add_option("--gpu", nvidia->gpu, "a100, h100, h200, b200, b300 or gb200; only MIG needs it")
+      ->check(CLI::IsMember(agent::mig_gpus()));
   gpu->add_option("--gpu-memory", nvidia->gpu_memory, "of one GPU, like 80Gi; only MIG needs it");
   gpu->add_option("--mig-strategy", nvidia->mig_strategy, "none (default), single or mixed")
       ->check(CLI::IsMember({"none", "single", "mixed"}));

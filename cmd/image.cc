@@ -68,7 +68,11 @@ Result<image::PullOptions> options_of(const ImageFlags& flags) {
     o.limits.max_bytes = *size;
   }
   o.strict_media_types = flags.strict_media_types;
-  o.ca_file = flags.ca_file;
+  if (!flags.ca_file.empty()) {
+    auto file = authorities_file(flags.ca_file, "--ca-file");
+    if (!file.ok()) return file.error();
+    o.ca_file = std::move(*file);
+  }
   o.registry.plain_http = flags.plain_http;
   auto config = image::DockerConfig::load(flags.docker_config);
   if (!config.ok()) return config.error();

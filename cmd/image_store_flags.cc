@@ -41,11 +41,9 @@ Result<image::PullOptions> pull_options(const ImageStoreFlags& flags) {
     o.platform = *platform;
   }
   if (!flags.ca_file.empty()) {
-    o.ca_file = expand_home(flags.ca_file);
-    auto text = read_named_file(o.ca_file, 16u << 20, "--image-ca-file");
-    if (!text.ok()) return text.error();
-    if (text->find("-----BEGIN CERTIFICATE-----") == std::string::npos)
-      return invalid_argument(fmt::format("--image-ca-file {}: it holds no certificate in PEM", flags.ca_file));
+    auto file = authorities_file(flags.ca_file, "--image-ca-file");
+    if (!file.ok()) return file.error();
+    o.ca_file = std::move(*file);
   }
   auto users = image::DockerConfig::load(flags.docker_config.empty() ? "" : expand_home(flags.docker_config));
   if (!users.ok()) return users.error().with_context("--image-docker-config");

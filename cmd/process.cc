@@ -122,6 +122,14 @@ Result<std::string> read_named_file(const std::string& path, size_t limit, std::
   return invalid_argument(std::string(text.error().message())).with_context(std::string(flag));
 }
 
+Result<std::string> authorities_file(const std::string& path, std::string_view flag) {
+  auto text = read_named_file(path, 1u << 20, flag);
+  if (!text.ok()) return text.error();
+  if (text->find("-----BEGIN CERTIFICATE-----") == std::string::npos)
+    return invalid_argument(fmt::format("{} {}: it holds no certificate in PEM", flag, path));
+  return expand_home(path);
+}
+
 int fail_config(const Status& status) { return fail(status, status.code() == Code::kNotFound ? kExitUsage : 0); }
 
 bool stdout_is_terminal() { return isatty(STDOUT_FILENO) == 1; }

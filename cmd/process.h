@@ -33,6 +33,8 @@ int fail(const Status& status, int code = 0);
 // A file that the command line names with `flag`. Every error is the command line's (exit code 2), also that the file
 // is not there.
 Result<std::string> read_named_file(const std::string& path, size_t limit, std::string_view flag);
+// A named file of certificate authorities in PEM: its path. The same errors, also for a file without a certificate.
+Result<std::string> authorities_file(const std::string& path, std::string_view flag);
 // The same rule for the status of reading a kubeconfig.
 int fail_config(const Status& status);
 

@@ -1,6 +1,7 @@
 #include "agent/device/device_control.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -150,6 +151,26 @@ Status check_outages(const DeviceSetup& setup, const std::vector<PluginOutage>& 
   return Status();
 }
 
+Status check_absent(const std::vector<std::string>& absent, const std::vector<const DeviceSetup*>& setups) {
+  const auto leaves_out = [](const DeviceSetup* setup, const std::string& resource) {
+    return std::find(setup->absent.begin(), setup->absent.end(), resource) != setup->absent.end();
+  };
+  for (const std::string& resource : absent) {
+    if (std::any_of(setups.begin(), setups.end(), [&](const auto* setup) { return leaves_out(setup, resource); }))
+      continue;
+    std::vector<std::string> there;
+    for (const DeviceSetup* setup : setups) {
+      for (const auto& model : setup->models) there.push_back(model->resource());
+      there.insert(there.end(), setup->absent.begin(), setup->absent.end());
+    }
+    std::sort(there.begin(), there.end());
+    there.erase(std::unique(there.begin(), there.end()), there.end());
+    return invalid_argument(fmt::format("devices.absentPlugins: \"{}\": no device plugin gives it; there are: {}",
+                                        resource, there.empty() ? "none" : fmt::format("{}", fmt::join(there, ", "))));
+  }
+  return Status();
+}
+
 Result<DeviceSetup> make_device_setup(const DeviceConfig& config, const DeviceHardware& hardware,
                                       ResourcePairs* capacity) {
   DeviceSetup setup;
@@ -172,7 +193,10 @@ Result<DeviceSetup> make_device_setup(const DeviceConfig& config, const DeviceHa
     if (resource == kGpuResource) continue;
     uint32_t count = 0;
     const bool devices = is_device_resource(resource) && read_number(quantity, DeviceManager::kMaxDevices, &count);
-    if (devices && is_absent(config, resource)) continue;
+    if (devices && is_absent(config, resource)) {
+      setup.absent.push_back(resource);
+      continue;
+    }
     if (devices && count > 0) setup.models.push_back(model_of(resource, count, neuron, hardware));
     listed.emplace_back(resource, quantity);
   }
@@ -181,7 +205,10 @@ Result<DeviceSetup> make_device_setup(const DeviceConfig& config, const DeviceHa
       return invalid_argument(fmt::format("{}: {} devices: at most {} are expected", model->resource(), model->count(),
                                           DeviceManager::kMaxDevices));
     }
-    if (is_absent(config, model->resource())) continue;
+    if (is_absent(config, model->resource())) {
+      setup.absent.push_back(model->resource());
+      continue;
+    }
     listed.emplace_back(model->resource(), std::to_string(model->count()));
     setup.models.push_back(model);
   }

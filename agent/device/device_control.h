@@ -42,10 +42,13 @@ Result<std::vector<PluginOutage>> parse_outages(std::string_view text);
 struct DeviceSetup {
   std::vector<std::shared_ptr<const PluginModel>> models;
   TopologyPolicy topology = TopologyPolicy::kNone;
+  std::vector<std::string> absent;  // what the node would have, but for DeviceConfig::absent
 };
 // Whether these make sense on such a node: resources that a plugin gives, numbers that are there.
 Status check_faults(const DeviceSetup& setup, const std::vector<DeviceManager::Fault>& faults);
 Status check_outages(const DeviceSetup& setup, const std::vector<PluginOutage>& outages);
+// Whether each of `absent` (DeviceConfig) is left out of at least one of the setups: a typing error leaves out nothing.
+Status check_absent(const std::vector<std::string>& absent, const std::vector<const DeviceSetup*>& setups);
 
 // How the plugins of a group are set up.
 struct DeviceConfig {

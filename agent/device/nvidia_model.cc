@@ -203,6 +203,14 @@ std::vector<MigProfile> mig_profiles(std::string_view gpu, int64_t memory_mib) {
           {name(3, kind->four), 3, 4, 2},  {name(4, kind->four), 4, 4, 1}, {name(7, kind->all), 7, 8, 1}};
 }
 
+std::vector<std::string> mig_gpus() {
+  std::vector<std::string> out;
+  for (const MigKind& kind : kMigKinds) {
+    if (out.empty() || out.back() != kind.gpu) out.emplace_back(kind.gpu);
+  }
+  return out;
+}
+
 Result<XidRules> XidRules::parse(std::string_view disabled, std::string_view enabled) {
   XidRules rules;
   if (disabled == "all" || disabled == "xids") {

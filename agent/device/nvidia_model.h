@@ -23,6 +23,8 @@ struct MigProfile {
   uint32_t memory = 0;   // of its 8 memory slices
   uint32_t most = 0;     // of them on one GPU
 };
+// The GPUs that can be cut: "a100", "h100".
+std::vector<std::string> mig_gpus();
 // Profiles of a GPU ("a100", "h100") with that much memory; empty: it has no MIG.
 std::vector<MigProfile> mig_profiles(std::string_view gpu, int64_t memory_mib);
 

@@ -33,6 +33,18 @@ size_t count_members(std::string_view object) {
   return n;
 }
 
+constexpr std::string_view kOurAnnotations[] = {agent::kUnhealthyDevices, agent::kDevicePlugins, kDriverFaults};
+
+// Those that say something of a node's devices, rightly or not.
+template <class Visit>
+void each_device_annotation(std::string_view json, Visit&& visit) {
+  ObjectScan scan(scan_path(json, {"metadata", "annotations"}));
+  std::string_view key, value;
+  while (scan.next(&key, &value)) {
+    if (key.starts_with("devices.ghostfleet.dev/") || key.starts_with("dra.ghostfleet.dev/")) visit(key, value);
+  }
+}
+
 // Those that are not mirrors of conditions.
 size_t count_taints(std::string_view taints) {
   ArrayScan scan(taints);
@@ -69,11 +81,21 @@ std::string_view node_annotation(std::string_view node_json, std::string_view ke
   return agent::scan_string(scan_path(node_json, {"metadata", "annotations", key}));
 }
 
+std::string_view unknown_annotation(std::string_view node_json) {
+  std::string_view unknown;
+  each_device_annotation(node_json, [&](std::string_view key, std::string_view) {
+    const bool known =
+        std::find(std::begin(kOurAnnotations), std::end(kOurAnnotations), key) != std::end(kOurAnnotations);
+    if (!known && unknown.empty()) unknown = key;
+  });
+  return unknown;
+}
+
 bool node_deviates(std::string_view json, const agent::NodeClass& node_class) {
   if (count_members(scan_path(json, {"metadata", "labels"})) != node_class.label_count()) return true;
-  for (const std::string_view key : {agent::kUnhealthyDevices, agent::kDevicePlugins, kDriverFaults}) {
-    if (!scan_path(json, {"metadata", "annotations", key}).empty()) return true;
-  }
+  bool annotated = false;
+  each_device_annotation(json, [&](std::string_view, std::string_view) { annotated = true; });
+  if (annotated) return true;
   const std::string_view spec = scan_member(json, "spec");
   if (count_taints(scan_member(spec, "taints")) != node_class.node_template().taints.size()) return true;
   const size_t capacity = count_members(scan_path(json, {"status", "capacity"}));

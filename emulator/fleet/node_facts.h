@@ -16,6 +16,9 @@ namespace ghostfleet::emulator {
 // What is wrong with the devices of its DRA driver, "gpu-0=xid:79; driver=down" (agent::parse_faults).
 inline constexpr std::string_view kDriverFaults = "dra.ghostfleet.dev/faults";
 
+// An annotation of a Node under devices. or dra.ghostfleet.dev that nothing reads: a typing error. Empty: none.
+std::string_view unknown_annotation(std::string_view node_json);
+
 // The text of an annotation; empty: it is not there.
 std::string_view node_annotation(std::string_view node_json, std::string_view key);
 

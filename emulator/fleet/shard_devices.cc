@@ -39,6 +39,7 @@ class ShardDevices::NodeDevices final : public agent::DeviceListener {
   agent::DeviceManager manager;
   std::unique_ptr<agent::NodeSockets> sockets;  // null: its plugins are models
   std::string faults, outages;                  // the annotations as last seen
+  std::string unknown;                          // name of one that nothing reads
   std::vector<agent::PluginOutage> gone;
   EventLoop::TimerId timer = 0;
 
@@ -122,9 +123,14 @@ void ShardDevices::deleted(uint32_t row) { awaited_.erase(row); }
 void ShardDevices::node_seen(uint32_t row, std::string_view node_json) {
   const std::string faults(node_annotation(node_json, agent::kUnhealthyDevices));
   const std::string outages(node_annotation(node_json, agent::kDevicePlugins));
+  const std::string unknown(unknown_annotation(node_json));
   const auto it = nodes_.find(row);
-  if (it == nodes_.end() && faults.empty() && outages.empty()) return;
-  const NodeDevices& node = node_of(row);
+  if (it == nodes_.end() && faults.empty() && outages.empty() && unknown.empty()) return;
+  NodeDevices& node = node_of(row);
+  if (std::exchange(node.unknown, unknown) != unknown && !unknown.empty()) {
+    parts_.tell_user(row, fmt::format("annotation {}: nothing reads it; {}, {} and {} are read", unknown,
+                                      agent::kUnhealthyDevices, agent::kDevicePlugins, kDriverFaults));
+  }
   if (node.outages != outages) apply_outages(row, outages);
   if (node.faults != faults) apply_faults(row, faults);
 }

@@ -84,6 +84,11 @@ TEST(DeviceSection, NonsenseIsNamed) {
   EXPECT_THAT(error_of(group + "{topologyPolicy: restricted}}]\n"), HasSubstr("devices.topologyPolicy"));
   EXPECT_THAT(error_of(group + "{pluginDelay: soon}}]\n"), HasSubstr("devices.pluginDelay"));
   EXPECT_THAT(error_of(group + "{absentPlugins: [gpu]}}]\n"), HasSubstr("devices.absentPlugins: \"gpu\""));
+  EXPECT_THAT(
+      error_of(group + "{absentPlugins: [nvidia.com/gpuu]}}]\n"),
+      HasSubstr("\"nvidia.com/gpuu\": no device plugin gives it; there are: nvidia.com/gpu, vpc.amazonaws.com/efa"));
+  EXPECT_THAT(error_of("  devicePlugins: false\n  devices: {timeSlicing: {replicas: 2}}\n" + group + "{}}]\n"),
+              HasSubstr("spec.devicePlugins: false: what `devices` says"));
   EXPECT_THAT(error_of(group + "{migs: {}}}]\n"), HasSubstr("devices.migs"));
   EXPECT_THAT(error_of("  groups: [{name: g, count: 1, profile: m5.large, devices: {mig: {strategy: single, layout: "
                        "{1g.10gb: 7}}}}]\n"),

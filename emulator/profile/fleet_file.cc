@@ -171,6 +171,8 @@ void read_spec(ObjectReader spec, const TextLoader& load, FleetSpec* f) {
     f->dra = f->devices.dra.value_or(false);
     devices.finish();
   }
+  if (spec.has("devicePlugins") && !f->device_plugins && f->devices.plugins)
+    spec.complain("devicePlugins", "false", "what `devices` says is said of device plugins: leave one of them out");
   f->eviction = read_eviction(&spec);
   f->second_pod_cidr = spec.text("secondPodCIDR");
   f->second_is_primary = spec.one_of("primaryFamily", {"ipv4", "ipv6"}, "ipv4") == "ipv6";
@@ -222,6 +224,19 @@ Status add_devices(const FleetSpec& f, const GroupSpec& g, const Profile& profil
   if (!g.devices && std::none_of(capacity.begin(), capacity.end(), is_gpu))
     section.config.mig = agent::MigStrategy::kNone;
   return apply_devices(section, profile.accelerator, group).with_context(name);
+}
+
+// A group takes over what the fleet says, so a resource need not be in every group; but in one of them.
+Status check_absent_plugins(const FleetSpec& f, const FleetOptions& o) {
+  std::vector<std::string> absent = f.devices.config.absent;
+  for (const GroupSpec& g : f.groups) {
+    if (g.devices) absent.insert(absent.end(), g.devices->config.absent.begin(), g.devices->config.absent.end());
+  }
+  std::vector<const agent::DeviceSetup*> setups;
+  for (const FleetGroup& group : o.groups) {
+    if (group.devices != nullptr) setups.push_back(group.devices.get());
+  }
+  return check_absent(absent, setups);
 }
 
 }  // namespace
@@ -307,6 +322,7 @@ Result<FleetOptions> make_fleet_options(const FleetSpec& spec, const ProfileCata
     o.pods.device_plugins = o.pods.device_plugins || group.devices != nullptr;
     o.groups.push_back(std::move(group));
   }
+  GF_RETURN_IF_ERROR(check_absent_plugins(spec, o));
   if (spec.vpc != nullptr) {
     auto network = make_network_options(*spec.vpc, network_groups);
     if (!network.ok()) return network.error();

@@ -65,7 +65,16 @@ def flags(p):
     expect(p, "a plugin of no kind", ["device-plugin", "nvidea", "--count", "1"], 2, r"did you mean nvidia\?")
     expect(p, "a plugin in a relative folder", ["device-plugin", "efa", "--count", "1", "--dir", "plugins"], 2, r"^error: --dir plugins: an absolute path")
     expect(p, "a plugin in no folder", ["device-plugin", "efa", "--count", "1", "--dir", p.home + "/nosuch"], 2, r"^error: --dir .*/nosuch: there is no such folder")
-    expect(p, "a MIG layout", ["device-plugin", "nvidia", "--count", "1", "--mig-layout", "1g.10gb"], 2, r"--mig-layout 1g.10gb: PROFILE=COUNT")
+    expect(p, "a MIG layout", ["device-plugin", "nvidia", "--count", "1", "--mig-strategy", "single", "--mig-layout", "1g.10gb"], 2, r"--mig-layout 1g.10gb: PROFILE=COUNT")
+    expect(p, "a MIG layout without a strategy", ["device-plugin", "nvidia", "--count", "1", "--mig-layout", "1g.10gb=7"], 2, r"--mig-layout: --mig-strategy single or mixed is needed")
+    expect(p, "a GPU of no kind", ["device-plugin", "nvidia", "--count", "1", "--gpu", "banana"], 2, r"^error: --gpu: banana not in")
+    expect(p, "shared names of what is not shared", ["device-plugin", "nvidia", "--count", "1", "--rename-by-default"], 2, r"--rename-by-default: --replicas of at least 2")
+    expect(p, "broken devices in no folder", ["device-plugin", "efa", "--count", "1", "--dir", p.home, "--unhealthy-file", "/nosuch/x"], 2, r"--unhealthy-file /nosuch/x: there is no folder /nosuch")
+    expect(p, "authorities that are not there", ["image", "pull", "127.0.0.1:1/a", "--ca-file", "/nosuch"], 2, r"^error: --ca-file: reading /nosuch: No such file")
+    expect(p, "authorities that are none", ["image", "pull", "127.0.0.1:1/a", "--ca-file", __file__], 2, r"--ca-file .*: it holds no certificate in PEM")
+    with open(p.home + "/absent.yaml", "w") as f:
+        f.write("absentPlugins: [nvidia.com/gpuu]\n")
+    expect(p, "an absent plugin that nobody has", [*agent, "--devices", p.home + "/absent.yaml"], 2, r'absentPlugins: "nvidia.com/gpuu": no device plugin gives it; there are: none')
     port = p.server.rsplit(":", 1)[1]
     expect(p, "port in use", ["up", "--nodes", "1", "--name", "other", "--port", port, "--for", "1s"], 1, rf"{port}.*in use")
     expect(p, "kubeconfig of somebody else", ["up", "--nodes", "1", "--name", "other", "--port", "0", "--kubeconfig", __file__, "--for", "1s"], 1, r"was not written by ghostfleet")

@@ -55,7 +55,7 @@ def check_fleet(t, file):
     fleet.kill()
     fleet.wait()
     t.post(PODS, wants("late", CORE, 2))
-    t.start("fleet", "-f", file)
+    second = t.start("fleet", "-f", file)
     t.wait("a pod of the time between runs", lambda: t.running("late"), 40)
     after = held(t)
     assert {name: after[name] for name in before} == before
@@ -63,6 +63,9 @@ def check_fleet(t, file):
     assert shown(t, "dev-mig-0", MIG) == ("24", "18")
     annotate(t, "dev-neuron-0", UNHEALTHY, None)
     t.wait("Neuron devices heal", lambda: shown(t, "dev-neuron-0", CORE) == ("32", "32"), 15)
+    typo = UNHEALTHY.replace("unhealthy", "unhelthy")
+    annotate(t, "dev-shared-0", typo, "nvidia.com/gpu=0")
+    t.wait("a mistyped annotation is told", lambda: f"annotation {typo}: nothing reads it" in open(second.log).read(), 15)
 
 
 def check_bad_settings(ghostfleet, t):

@@ -13,7 +13,7 @@ constexpr std::string_view kLog = "device-plugins";
 
 Result<std::unique_ptr<NodeSockets>> NodeSockets::open(EventLoop& loop, const NodeSocketOptions& options,
                                                        DeviceManager& manager, Pods pods) {
-  std::unique_ptr<NodeSockets> sockets(new NodeSockets(loop, manager, std::move(pods)));
+  std::unique_ptr<NodeSockets> sockets(new NodeSockets(loop, manager, options.taken_resource, std::move(pods)));
   GF_RETURN_IF_ERROR(sockets->begin(options));
   return sockets;
 }

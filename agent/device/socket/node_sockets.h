@@ -25,6 +25,7 @@ namespace ghostfleet::agent {
 struct NodeSocketOptions {
   std::string plugin_directory;      // absolute
   std::string pod_resources_socket;  // absolute; empty: ../pod-resources/kubelet.sock of the directory, as a kubelet's
+  std::string taken_resource;        // that the node's DRA driver gives: a plugin of it is refused; empty: none
 };
 
 class NodeSockets final : private PodResourcesSource {
@@ -44,8 +45,8 @@ class NodeSockets final : private PodResourcesSource {
   size_t connected() const { return directory_->connected(); }
 
  private:
-  NodeSockets(EventLoop& loop, DeviceManager& manager, Pods pods)
-      : loop_(loop), manager_(manager), sink_(manager, loop), pods_(std::move(pods)) {}
+  NodeSockets(EventLoop& loop, DeviceManager& manager, std::string taken, Pods pods)
+      : loop_(loop), manager_(manager), sink_(manager, loop, std::move(taken)), pods_(std::move(pods)) {}
   Status begin(const NodeSocketOptions& options);
   void restore();
   void write_checkpoint();

@@ -32,19 +32,19 @@ class NodeSocketsTest : public ::testing::Test, public SocketHarness, public Dev
   std::string checkpoint() const { return plugin_dir() + "/kubelet_internal_checkpoint"; }
   void start_node() {
     manager = std::make_unique<DeviceManager>("n1", *this);
-    node = std::move(NodeSockets::open(loop, {plugin_dir(), ""}, *manager, [this] { return pods; }).value());
+    node = std::move(NodeSockets::open(loop, {plugin_dir(), "", taken}, *manager, [this] { return pods; }).value());
   }
   void stop_node() {
     node.reset();
     manager.reset();
   }
-  std::unique_ptr<PluginService> start_gpus(uint32_t count) {
+  std::unique_ptr<PluginService> start_gpus(uint32_t count) { return start("gpu.sock", std::string(kGpu), count); }
+  std::unique_ptr<PluginService> start(const std::string& socket, const std::string& resource, uint32_t count) {
     PluginServiceOptions options;
     options.directory = plugin_dir();
-    options.socket_name = "gpu.sock";
+    options.socket_name = socket;
     options.node = "n1";
-    return std::move(
-        PluginService::start(loop, options, std::make_shared<TestModel>(std::string(kGpu), count)).value());
+    return std::move(PluginService::start(loop, options, std::make_shared<TestModel>(resource, count)).value());
   }
   bool shows(uint32_t capacity, uint32_t allocatable) {
     return run_until([&] {
@@ -65,6 +65,7 @@ class NodeSocketsTest : public ::testing::Test, public SocketHarness, public Dev
   std::unique_ptr<DeviceManager> manager;
   std::unique_ptr<NodeSockets> node;
   std::vector<PodContainers> pods;
+  std::string taken;
   int count_changes = 0;
 };
 
@@ -85,6 +86,15 @@ TEST_F(NodeSocketsTest, PodsGetDevicesOfAPluginProcess) {
   EXPECT_TRUE(shows(4, 0)) << "the process has ended";
   plugin = start_gpus(4);
   EXPECT_TRUE(shows(4, 4));
+}
+
+TEST_F(NodeSocketsTest, APluginOfWhatADraDriverGivesIsRefused) {
+  taken = kGpu;
+  start_node();
+  const auto plugin = start_gpus(4);
+  const auto other = start("other.sock", "example.com/other", 2);
+  ASSERT_TRUE(run_until([&] { return !manager->counts().empty(); }));
+  EXPECT_EQ(manager->counts(), (std::vector<DeviceCount>{{"example.com/other", 2, 2}}));
 }
 
 TEST_F(NodeSocketsTest, TheCheckpointIsReadByTheNextAgent) {

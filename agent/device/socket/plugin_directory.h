@@ -41,12 +41,17 @@ class PluginSink {
   virtual void plugin_gone(PluginId plugin) = 0;
 };
 
-// The sink that a DeviceManager is.
+// The sink that a DeviceManager is. `taken` is a resource that a DRA driver gives on this node; its devices would be
+// there twice if a plugin gave them too. Empty: none.
 class ManagerSink final : public PluginSink {
  public:
-  ManagerSink(DeviceManager& manager, EventLoop& loop) : manager_(manager), loop_(loop) {}
+  ManagerSink(DeviceManager& manager, EventLoop& loop, std::string taken)
+      : manager_(manager), loop_(loop), taken_(std::move(taken)) {}
   Result<PluginId> plugin_registered(std::string_view resource, std::shared_ptr<DevicePlugin> plugin,
                                      PluginOptions options) override {
+    if (!taken_.empty() && resource == taken_)
+      return invalid_argument(std::string(resource) +
+                              " comes from the node's DRA driver; end the plugin, or the agent's --dra");
     return manager_.register_plugin(resource, std::move(plugin), options, loop_.now());
   }
   Status plugin_listed(PluginId plugin, std::vector<ListedDevice> devices) override {
@@ -57,6 +62,7 @@ class ManagerSink final : public PluginSink {
  private:
   DeviceManager& manager_;
   EventLoop& loop_;
+  const std::string taken_;
 };
 
 struct PluginDirectoryOptions {
