@@ -36,7 +36,7 @@ struct AgentFlags {
   uint64_t seed = 1;
   NodeServerFlags node_server;
   std::string manifests, second_pod_cidr, primary_family, vpc;
-  std::string devices, plugin_directory, pod_resources;
+  std::string devices, plugin_directory, pod_resources, topology_policy, topology_scope;
   bool device_plugins = false, dra = false;
   EvictionFlags eviction;
   ImageStoreFlags image_store;
@@ -217,6 +217,11 @@ Status set_plugin_delay(const std::string& text, emulator::SingleNodeOptions* op
 // they have registered, as by a kubelet.
 Status set_device_sockets(const AgentFlags& flags, emulator::SingleNodeOptions* options) {
   const std::string directory = expand_home(flags.plugin_directory), socket = expand_home(flags.pod_resources);
+  const bool topology = !flags.topology_policy.empty() || !flags.topology_scope.empty();
+  if (directory.empty() && topology)
+    return invalid_argument(
+        "--topology-manager-policy, --topology-manager-scope: --device-plugin-dir is needed with them; for modelled "
+        "plugins topologyPolicy and topologyScope of the file of --devices say it");
   if (directory.empty() && socket.empty()) return Status();
   if (directory.empty()) return invalid_argument("--pod-resources-socket: --device-plugin-dir is needed with it");
   if (!flags.plugin_delay.empty()) return invalid_argument("--plugin-delay and --device-plugin-dir: give one of them");
@@ -227,6 +232,10 @@ Status set_device_sockets(const AgentFlags& flags, emulator::SingleNodeOptions* 
     return invalid_argument(fmt::format("--pod-resources-socket {}: an absolute path is expected", socket));
   const std::string taken = options->dra ? std::string(agent::plugin_resource(options->dra->kind)) : std::string();
   options->device_sockets = agent::NodeSocketOptions{directory, socket, taken};
+  agent::DeviceSetup setup;  // without models: plugins register
+  setup.topology = agent::topology_policy(flags.topology_policy);
+  if (flags.topology_scope == "pod") setup.scope = agent::TopologyScope::kPod;
+  options->devices = std::make_shared<const agent::DeviceSetup>(std::move(setup));
   options->pods.device_plugins = true;
   const std::string checkpoint = join_path(directory, std::string(agent::NodeSockets::kCheckpoint));
   if (!file_exists(checkpoint)) options->device_plugin_delay = Duration(0);
@@ -345,6 +354,14 @@ void add_agent(CLI::App& app, Runner* run) {
       "--device-plugin-dir", flags->plugin_directory,
       "folder where device plugins register, as with a kubelet: extended resources come from them alone "
       "(docs/device-plugins.md)");
+  command
+      ->add_option("--topology-manager-policy", flags->topology_policy,
+                   "with --device-plugin-dir: how devices are spread over NUMA nodes, as a kubelet's (default none)")
+      ->check(CLI::IsMember(agent::topology_policy_names()));
+  command
+      ->add_option("--topology-manager-scope", flags->topology_scope,
+                   "whether containers or whole pods are looked at (default container)")
+      ->check(CLI::IsMember({"container", "pod"}));
   command->add_option("--pod-resources-socket", flags->pod_resources,
                       "where PodResources are told (default: ../pod-resources/kubelet.sock of that folder)");
   command->add_option("--pod-manifest-path", flags->manifests,

@@ -96,11 +96,11 @@ void DeviceManager::finish(Status status) {
   admission->done(std::move(status));
 }
 
-void DeviceManager::fail(Admission& a, std::string message) {
+void DeviceManager::fail(Admission& a, std::string message, Code code) {
   // What its earlier containers got is free at the next admission.
   if (PodEntry* pod = pod_of(a.demand.uid)) pod->ended = true;
   a.resource = nullptr;
-  finish(Status(Code::kUnavailable, std::move(message)));
+  finish(Status(code, std::move(message)));
 }
 
 void DeviceManager::begin_limit(Admission& a) {
@@ -110,8 +110,10 @@ void DeviceManager::begin_limit(Admission& a) {
     ++a.container;
     a.limit = 0;
     a.released = false;
+    a.placed = a.placed && scope_ == TopologyScope::kPod;
     return;
   }
+  if (!a.placed && !place(a)) return;
   const auto& [name, count] = container.limits[a.limit];
   Resource* r = find(name);
   if (count == 0 || r == nullptr || !knows(name)) return next_limit(a);
@@ -155,7 +157,8 @@ void DeviceManager::begin_choice(Admission& a) {
     return fail(a, fmt::format("requested number of devices unavailable for {}. Requested: {}, Available: {}", r.name,
                                a.needed, free));
   }
-  DeviceBits near = topology_ == TopologyPolicy::kNone ? DeviceBits() : aligned(r, available, a.needed);
+  DeviceBits near(available.size());
+  for (uint32_t i = 0; i < near.size(); ++i) near[i] = available[i] && (r.numa_of(i) & a.near) != 0;
   a.rest = available;
   if (a.needed < count_of(near)) {
     a.candidates = near;
@@ -170,35 +173,6 @@ void DeviceManager::begin_choice(Admission& a) {
   if (a.needed == 0) return chosen(a);
   a.candidates = a.rest;
   ask_preferred(a, all);
-}
-
-// Free ones of as few NUMA nodes as hold enough; empty: no one node tells where it is.
-DeviceBits DeviceManager::aligned(const Resource& r, const DeviceBits& available, uint32_t count) {
-  uint64_t all = 0;
-  for (uint32_t i = 0; i < available.size(); ++i) all |= r.numa_of(i);
-  const auto on = [&](uint64_t nodes) {
-    DeviceBits out(available.size());
-    for (uint32_t i = 0; i < available.size(); ++i) out[i] = available[i] && (r.numa_of(i) & nodes) != 0;
-    return out;
-  };
-  uint64_t nodes = 0;
-  while (nodes != all) {
-    uint64_t best = 0;
-    uint32_t most = 0;
-    for (uint32_t n = 0; n < PluginModel::kMaxNumaNodes; ++n) {
-      const uint64_t node = uint64_t{1} << n;
-      if ((all & node) == 0 || (nodes & node) != 0) continue;
-      const uint32_t there = count_of(on(nodes | node));
-      if (best == 0 || there > most) {
-        best = node;
-        most = there;
-      }
-      if (there >= count) break;  // of those that are enough, the lowest
-    }
-    nodes |= best;
-    if (most >= count) break;
-  }
-  return nodes == 0 ? DeviceBits() : on(nodes);
 }
 
 void DeviceManager::ask_preferred(Admission& a, const DeviceBits& available) {
@@ -279,7 +253,7 @@ void DeviceManager::start_over(Admission& a) {
   if (PodEntry* pod = pod_of(a.demand.uid)) pod->allocations.clear();
   a.stage = Admission::Stage::kLimit;
   a.container = a.limit = 0;
-  a.released = a.changed = false;
+  a.released = a.changed = a.placed = false;
   a.reusable.clear();
   a.resource = nullptr;
   a.chosen.clear();

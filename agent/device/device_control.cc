@@ -175,6 +175,7 @@ Result<DeviceSetup> make_device_setup(const DeviceConfig& config, const DeviceHa
                                       ResourcePairs* capacity) {
   DeviceSetup setup;
   setup.topology = config.topology;
+  setup.scope = config.scope;
   NvidiaConfig nvidia{.gpus = count_in(*capacity, kGpuResource),
                       .gpu = hardware.gpu,
                       .memory_mib = hardware.gpu_memory_mib,

@@ -42,6 +42,7 @@ Result<std::vector<PluginOutage>> parse_outages(std::string_view text);
 struct DeviceSetup {
   std::vector<std::shared_ptr<const PluginModel>> models;
   TopologyPolicy topology = TopologyPolicy::kNone;
+  TopologyScope scope = TopologyScope::kContainer;
   std::vector<std::string> absent;  // what the node would have, but for DeviceConfig::absent
 };
 // Whether these make sense on such a node: resources that a plugin gives, numbers that are there.
@@ -59,6 +60,7 @@ struct DeviceConfig {
   XidRules xids;
   Contiguity contiguity = Contiguity::kIgnore;
   TopologyPolicy topology = TopologyPolicy::kNone;
+  TopologyScope scope = TopologyScope::kContainer;
   std::vector<std::string> absent;  // resources whose plugin never starts
 };
 

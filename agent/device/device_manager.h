@@ -30,6 +30,7 @@
 #include "agent/device/allocate_response.h"
 #include "agent/device/device_checkpoint.h"
 #include "agent/device/plugin_model.h"
+#include "agent/device/topology.h"
 #include "base/clock.h"
 #include "base/status.h"
 
@@ -97,9 +98,6 @@ struct ContainerDevices {
   std::vector<HeldDevice> devices;
 };
 
-// Whether devices are chosen by NUMA node: not at all, or from as few nodes as hold enough free ones.
-enum class TopologyPolicy : unsigned char { kNone, kBestEffort };
-
 class DeviceManager {
  public:
   static constexpr uint32_t kMaxDevices = 16384;  // of one resource; more are refused
@@ -118,7 +116,11 @@ class DeviceManager {
   DeviceManager(const DeviceManager&) = delete;
   DeviceManager& operator=(const DeviceManager&) = delete;
 
-  void set_topology(TopologyPolicy policy) { topology_ = policy; }
+  // The machine's NUMA nodes are those that devices tell.
+  void set_topology(TopologyPolicy policy, TopologyScope scope) {
+    topology_ = policy;
+    scope_ = scope;
+  }
 
   // ---- plugins
   // Takes the place of an earlier plugin of that resource. InvalidArgument: no name of an extended resource. Its
@@ -166,7 +168,8 @@ class DeviceManager {
   }
   void pods_known();
   // OK: its containers hold what they ask for. An error: the message of a kubelet ("requested number of devices
-  // unavailable for R. Requested: 2, Available: 1"); nothing is held for long. Inside the call where all its plugins
+  // unavailable for R. Requested: 2, Available: 1"); nothing is held for long. kResourceExhausted: the topology policy
+  // refuses it (kTopologyRefusal). Inside the call where all its plugins
   // are models; a pod without a demand is answered inside the call always.
   void admit(PodDemand demand, AdmitDone done);
   // A container that runs since before this agent holds these; empty ids: as many as it asks for, whichever are free.
@@ -239,15 +242,22 @@ class DeviceManager {
   void on_allocated(Admission& admission);
   void next_limit(Admission& admission);
   static void end_container(Admission& admission, const PodEntry& pod);
-  void fail(Admission& admission, std::string message);
+  void fail(Admission& admission, std::string message, Code code = Code::kUnavailable);
   void finish(Status status);
   void start_over(Admission& admission);
   void fail_waiting(const Resource& resource, const std::string& message);
-  static DeviceBits aligned(const Resource& resource, const DeviceBits& available, uint32_t count);
+
+  // NUMA nodes (device_topology.cc)
+  bool place(Admission& admission);
+  NumaNodes machine_nodes() const;
+  TopologyHints hints_of(const Admission& admission, const Resource& resource, uint32_t count, bool whole_pod) const;
+  std::vector<TopologyHints> hints_of_container(const Admission& admission) const;
+  std::vector<TopologyHints> hints_of_pod(const Admission& admission) const;
 
   std::string node_;
   DeviceListener& listener_;
   TopologyPolicy topology_ = TopologyPolicy::kNone;
+  TopologyScope scope_ = TopologyScope::kContainer;
   bool pods_known_ = true, hold_admissions_ = false, pumping_ = false;
   std::vector<std::unique_ptr<Resource>> resources_;
   std::vector<std::unique_ptr<PodEntry>> pods_;

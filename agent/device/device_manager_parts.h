@@ -95,6 +95,8 @@ struct DeviceManager::Admission {
   size_t container = 0, limit = 0;
   bool released = false;  // ended pods were looked for, for this container
   bool changed = false;   // something was allocated
+  bool placed = false;    // `near` is known: for the container it is at, or for the whole pod
+  NumaNodes near = 0;     // where devices are to be taken first; 0: anywhere
   // Devices of init containers that have ended by the time the next ones run.
   std::vector<std::pair<Resource*, Indexes>> reusable;
   // Of the limit it is at.

@@ -228,7 +228,7 @@ TEST_F(DeviceManagerTest, PreferredDevicesAreTakenAsFarAsTheyWereOffered) {
 }
 
 TEST_F(DeviceManagerTest, ANumaNodeThatHasEnoughIsPreferred) {
-  m_.set_topology(TopologyPolicy::kBestEffort);
+  m_.set_topology(TopologyPolicy::kBestEffort, TopologyScope::kContainer);
   const auto plugin = std::make_shared<ScriptedPlugin>();
   const auto id = m_.register_plugin(kRadio, plugin, {.preferred_allocation = true}, now_).value();
   ASSERT_TRUE(
@@ -243,6 +243,55 @@ TEST_F(DeviceManagerTest, ANumaNodeThatHasEnoughIsPreferred) {
   plugin->prefers = {};
   EXPECT_EQ(admit(demand("r", kRadio, 2)), "");  // no node has two
   EXPECT_THAT(ids("r"), ElementsAre("c", "e"));
+}
+
+// GPUs 0 to 3 are on NUMA node 0, 4 to 7 on node 1.
+TEST_F(DeviceManagerTest, ATopologyPolicyRefusesWhatSpansNodesWithoutNeed) {
+  gpus(8);
+  m_.set_topology(TopologyPolicy::kRestricted, TopologyScope::kContainer);
+  EXPECT_EQ(admit(demand("a", kGpuResource, 1)), "");
+  EXPECT_EQ(admit(demand("b", kGpuResource, 4)), "") << "node 1";
+  EXPECT_EQ(admit(demand("c", kGpuResource, 2)), "");
+  EXPECT_EQ(admit(demand("d", kGpuResource, 2)), kTopologyRefusal);
+  EXPECT_TRUE(ids("d").empty());
+  EXPECT_EQ(admit(demand("e", kGpuResource, 1)), "") << "who was refused holds nothing";
+  for (const char* uid : {"a", "b", "c", "e"}) m_.ended(uid);
+  EXPECT_EQ(admit(demand("f", kGpuResource, 5)), "") << "no node could hold five";
+  m_.ended("f");
+  m_.set_topology(TopologyPolicy::kSingleNumaNode, TopologyScope::kContainer);
+  EXPECT_EQ(admit(demand("g", kGpuResource, 5)), kTopologyRefusal);
+  EXPECT_EQ(admit(demand("h", kGpuResource, 4)), "");
+}
+
+TEST_F(DeviceManagerTest, TheScopeOfATopologyPolicy) {
+  const std::string gpu(kGpuResource);
+  const auto two = [&](const char* uid, uint32_t each) {
+    return PodDemand{uid, {{"c", false, false, false, {{gpu, each}}}, {"d", false, false, false, {{gpu, each}}}}};
+  };
+  gpus(8);
+  m_.set_topology(TopologyPolicy::kSingleNumaNode, TopologyScope::kPod);
+  EXPECT_EQ(admit(two("a", 3)), kTopologyRefusal) << "six are on no node";
+  m_.set_topology(TopologyPolicy::kSingleNumaNode, TopologyScope::kContainer);
+  EXPECT_EQ(admit(two("b", 3)), "");
+  m_.ended("b");
+  m_.set_topology(TopologyPolicy::kSingleNumaNode, TopologyScope::kPod);
+  EXPECT_EQ(admit(demand("x", kGpuResource, 1)), "");
+  EXPECT_EQ(admit(two("e", 2)), "");
+  for (const char* container : {"c", "d"}) {
+    for (const ContainerDevices& one : m_.held("e", container)) {
+      for (const HeldDevice& device : one.devices) EXPECT_EQ(device.numa_nodes, 2u) << "the node that has four";
+    }
+  }
+}
+
+TEST_F(DeviceManagerTest, AnInitContainersDevicesDecideTheNode) {
+  const std::string gpu(kGpuResource);
+  gpus(8);
+  m_.set_topology(TopologyPolicy::kRestricted, TopologyScope::kContainer);
+  EXPECT_EQ(admit({"a", {{"i", true, false, false, {{gpu, 1}}}, {"c", false, false, false, {{gpu, 4}}}}}), "");
+  const std::vector<ContainerDevices> held = m_.held("a", "c");
+  ASSERT_EQ(held.size(), 1u);
+  for (const HeldDevice& device : held[0].devices) EXPECT_EQ(device.numa_nodes, 1u);
 }
 
 TEST_F(DeviceManagerTest, AnAdmissionWaitsForItsPluginAndThoseBehindItWait) {

@@ -97,6 +97,18 @@ TEST_P(DeviceHealthTest, UnhealthyOnesAreNotGivenOut) {
   EXPECT_EQ(cluster_.text("c", "status.phase"), "Running");
 }
 
+TEST_P(DeviceHealthTest, ATopologyPolicyRefusesAPod) {
+  cluster_.devices().set_topology(agent::TopologyPolicy::kSingleNumaNode, agent::TopologyScope::kContainer);
+  cluster_.create(pod_of("a", 5));
+  cluster_.create(pod_of("b", 4));
+  cluster_.run_for(std::chrono::seconds(3));
+  EXPECT_EQ(cluster_.text("a", "status.phase"), "Failed");
+  EXPECT_EQ(cluster_.text("a", "status.reason"), "TopologyAffinityError");
+  EXPECT_EQ(cluster_.text("a", "status.message"),
+            "Pod was rejected: Resources cannot be allocated with Topology locality");
+  EXPECT_EQ(cluster_.text("b", "status.phase"), "Running");
+}
+
 TEST_P(DeviceHealthTest, ANewAgentKnowsWhoHoldsWhat) {
   cluster_.create(pod_of("a", 3));
   cluster_.run_for(std::chrono::seconds(3));

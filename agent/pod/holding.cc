@@ -72,6 +72,7 @@ void Manager::take_devices(Pod& pod, const kube::Json& json, bool node_is_fresh)
 
 void Manager::devices_taken(Pod& pod, const kube::Json& json, bool node_is_fresh, const Status& status) {
   if (status.ok()) return judge_rest(pod, json, node_is_fresh);
+  if (status.code() == Code::kResourceExhausted) return reject(pod, "TopologyAffinityError", status.message());
   reject(pod, "UnexpectedAdmissionError", "Allocate failed due to " + status.message() + ", which is unexpected");
 }
 

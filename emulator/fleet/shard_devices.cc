@@ -61,7 +61,7 @@ ShardDevices::NodeDevices& ShardDevices::node_of(uint32_t row) {
   if (node) return *node;
   node = std::make_unique<NodeDevices>(*this, row, parts_.names->name(row * parts_.count + parts_.number));
   const agent::DeviceSetup& setup = setup_of(row);
-  node->manager.set_topology(setup.topology);
+  node->manager.set_topology(setup.topology, setup.scope);
   const TimePoint now = parts_.loop->now();
   if (awaited_.contains(row)) {
     agent::DeviceCheckpoint known;

@@ -52,7 +52,7 @@ Result<std::unique_ptr<SingleNode>> SingleNode::start(SingleNodeOptions options,
   group.devices = std::move(options.devices);
   if (options.device_sockets) {
     std::erase_if(group.node.capacity, [](const auto& pair) { return agent::is_device_resource(pair.first); });
-    group.devices = std::make_shared<const agent::DeviceSetup>();
+    if (group.devices == nullptr) group.devices = std::make_shared<const agent::DeviceSetup>();
   }
   f.images = std::move(options.images);
   f.image_store = std::move(options.image_store);

@@ -75,8 +75,9 @@ void read_device_section(ObjectReader* reader, DeviceSection* section) {
   if (reader->has("dra")) section->dra = reader->boolean("dra", false);
   agent::DeviceConfig& config = section->config;
   const std::vector<std::string> of_plugins = {
-      "mig",           "timeSlicing", "disableHealthChecks", "topologyPolicy", "neuronContiguity", "enableHealthChecks",
-      "absentPlugins", "pluginDelay"};
+      "mig",           "timeSlicing",      "disableHealthChecks", "topologyPolicy",
+      "topologyScope", "neuronContiguity", "enableHealthChecks",  "absentPlugins",
+      "pluginDelay"};
   reader->announce({"dra"});
   reader->announce(of_plugins);
   section->plugins = section->plugins || std::any_of(of_plugins.begin(), of_plugins.end(),
@@ -91,8 +92,11 @@ void read_device_section(ObjectReader* reader, DeviceSection* section) {
                                               : agent::Contiguity::kIgnore;
   }
   if (reader->has("topologyPolicy")) {
-    const bool best = reader->one_of("topologyPolicy", {"none", "best-effort"}, "none") == "best-effort";
-    config.topology = best ? agent::TopologyPolicy::kBestEffort : agent::TopologyPolicy::kNone;
+    config.topology = agent::topology_policy(reader->one_of("topologyPolicy", agent::topology_policy_names(), "none"));
+  }
+  if (reader->has("topologyScope")) {
+    const bool pod = reader->one_of("topologyScope", {"container", "pod"}, "container") == "pod";
+    config.scope = pod ? agent::TopologyScope::kPod : agent::TopologyScope::kContainer;
   }
   if (reader->has("absentPlugins")) config.absent = reader->text_list("absentPlugins");
   if (reader->has("pluginDelay")) section->plugin_delay = reader->duration("pluginDelay", Duration(0));

@@ -62,6 +62,15 @@ TEST(DeviceSection, AGroupsPluginsMakeWhatItsNodesShow) {
   EXPECT_TRUE(o->groups[3].devices->models.empty());
 }
 
+TEST(DeviceSection, TopologyPolicies) {
+  const auto o = options_of(
+      "  groups: [{count: 1, profile: p5.48xlarge, devices: {topologyPolicy: single-numa-node, "
+      "topologyScope: pod}}]\n");
+  ASSERT_TRUE(o.ok()) << o.error().message();
+  EXPECT_EQ(o->groups[0].devices->topology, agent::TopologyPolicy::kSingleNumaNode);
+  EXPECT_EQ(o->groups[0].devices->scope, agent::TopologyScope::kPod);
+}
+
 TEST(DeviceSection, WithoutItNothingChanges) {
   const auto o = options_of("  groups: [{count: 1, profile: p5.48xlarge}]\n");
   ASSERT_TRUE(o.ok());
@@ -81,7 +90,7 @@ TEST(DeviceSection, NonsenseIsNamed) {
   EXPECT_THAT(error_of(group + "{timeSlicing: {replicas: 0}}}]\n"), HasSubstr("devices.timeSlicing.replicas"));
   EXPECT_THAT(error_of(group + "{disableHealthChecks: some}}]\n"), HasSubstr("devices.disableHealthChecks"));
   EXPECT_THAT(error_of(group + "{neuronContiguity: on}}]\n"), HasSubstr("devices.neuronContiguity"));
-  EXPECT_THAT(error_of(group + "{topologyPolicy: restricted}}]\n"), HasSubstr("devices.topologyPolicy"));
+  EXPECT_THAT(error_of(group + "{topologyPolicy: strict}}]\n"), HasSubstr("devices.topologyPolicy"));
   EXPECT_THAT(error_of(group + "{pluginDelay: soon}}]\n"), HasSubstr("devices.pluginDelay"));
   EXPECT_THAT(error_of(group + "{absentPlugins: [gpu]}}]\n"), HasSubstr("devices.absentPlugins: \"gpu\""));
   EXPECT_THAT(

@@ -66,6 +66,8 @@ def flags(p):
     expect(p, "a plugin in a relative folder", ["device-plugin", "efa", "--count", "1", "--dir", "plugins"], 2, r"^error: --dir plugins: an absolute path")
     expect(p, "a plugin in no folder", ["device-plugin", "efa", "--count", "1", "--dir", p.home + "/nosuch"], 2, r"^error: --dir .*/nosuch: there is no such folder")
     expect(p, "a MIG layout", ["device-plugin", "nvidia", "--count", "1", "--mig-strategy", "single", "--mig-layout", "1g.10gb"], 2, r"--mig-layout 1g.10gb: PROFILE=COUNT")
+    expect(p, "a topology policy without plugins", [*agent, "--topology-manager-policy", "restricted"], 2, r"--device-plugin-dir is needed with them")
+    expect(p, "a topology policy that is none", [*agent, "--topology-manager-policy", "strict"], 2, r"strict not in .*single-numa-node")
     expect(p, "a MIG layout without a strategy", ["device-plugin", "nvidia", "--count", "1", "--mig-layout", "1g.10gb=7"], 2, r"--mig-layout: --mig-strategy single or mixed is needed")
     expect(p, "a GPU of no kind", ["device-plugin", "nvidia", "--count", "1", "--gpu", "banana"], 2, r"^error: --gpu: banana not in")
     expect(p, "shared names of what is not shared", ["device-plugin", "nvidia", "--count", "1", "--rename-by-default"], 2, r"--rename-by-default: --replicas of at least 2")
