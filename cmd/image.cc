@@ -1,14 +1,13 @@
 // ghostfleet image: pulls images from a registry into a folder, for real; lists, reads and removes them.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <atomic>
-#include <cerrno>
 #include <cstdio>
 #include <memory>
 #include <thread>
 
+#include "agent/image/image_reader.h"
 #include "agent/image/lazy_image.h"
 #include "agent/image/puller.h"
 #include "cmd/commands.h"
@@ -213,20 +212,7 @@ Status cat(const ImageFlags& flags, const image::Reference& reference, image::Pu
            image::CancelFlag* cancel) {
   const std::string name = reference.to_string();
   auto record = store->find_image(name);
-  if (record.ok() && !record->chain.empty()) {
-    auto root = image::RootFolder::open(store->rootfs_path(record->chain));
-    if (!root.ok()) return root.error();
-    auto file = root->file(flags.path);
-    if (!file.ok()) return file.error();
-    char buffer[65536];
-    while (true) {
-      const ssize_t n = read(file->get(), buffer, sizeof buffer);
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) return system_status(flags.path, errno);
-      if (n == 0) return Status();
-      GF_RETURN_IF_ERROR(to_stdout({buffer, static_cast<size_t>(n)}));
-    }
-  }
+  if (record.ok() && !record->chain.empty()) return image::read_unpacked(*store, *record, flags.path, to_stdout);
   if (!record.ok() && record.error().code() != Code::kNotFound) return record.error();
   if (record.ok() && record->plain_http) options.registry.plain_http = true;
   image::HttpClient http(options.http, options.ca_file, "ghostfleet");

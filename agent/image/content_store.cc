@@ -170,6 +170,10 @@ Status ContentStore::put_span(std::string_view layer, std::string_view name, con
   return write_in_one(path, bytes, false);
 }
 
+bool ContentStore::has_span(std::string_view layer, std::string_view name) const {
+  return file_exists(span_path(layer, name));
+}
+
 std::string ContentStore::read_span(std::string_view layer, std::string_view name, size_t limit) const {
   auto bytes = read_file(span_path(layer, name), limit);
   return bytes.ok() ? std::move(*bytes) : std::string();

@@ -58,6 +58,7 @@ class ContentStore {
   // Checked again: a disk may lie too.
   Result<std::string> read_blob(std::string_view digest, size_t limit) const;
   Status put_span(std::string_view layer, std::string_view name, const std::string& bytes);
+  bool has_span(std::string_view layer, std::string_view name) const;
   // Empty when it is not there.
   std::string read_span(std::string_view layer, std::string_view name, size_t limit) const;
 

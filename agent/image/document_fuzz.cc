@@ -37,13 +37,16 @@ void check_ztoc(std::string_view bytes) {
 
 void check_stargz(std::string_view bytes) {
   (void)parse_stargz_footer(bytes.substr(0, kStargzFooter));
+  for (const auto& toc : {parse_chunked_position(bytes, 1 << 20), parse_chunked_footer(bytes, 1 << 20)}) {
+    if (toc.ok() && (toc->offset < 8 || toc->offset + toc->packed > 1 << 20)) std::abort();
+  }
   constexpr uint64_t kToc = 1000;
   const auto t = parse_stargz_toc(bytes, kToc);
   if (!t.ok()) return;
   for (const auto& [path, file] : t->files) {
     check_path(path);
     uint64_t at = 0;
-    for (const GzipPiece& p : file.pieces) {
+    for (const TocPiece& p : file.pieces) {
       if (p.blob_first >= p.blob_end || p.blob_end > kToc || p.file_offset != at) std::abort();
       at += p.size;
     }

@@ -22,6 +22,10 @@ class LazyLayer {
   virtual ~LazyLayer() = default;
   virtual const LayerTable& table() const = 0;
   virtual Status read(const TableFile& file, const ByteSink& sink) = 0;
+  // What the layer is fetched in.
+  virtual size_t pieces() const { return 0; }
+  virtual bool has_piece(size_t) const { return true; }
+  virtual Status fetch_piece(size_t) { return Status(); }
 };
 
 namespace {
@@ -29,6 +33,13 @@ namespace {
 constexpr std::string_view kIndexDigest = "com.amazon.soci.index-digest";
 constexpr std::string_view kLayerDigest = "com.amazon.soci.image-layer-digest";
 constexpr std::string_view kTocDigest = "containerd.io/snapshot/stargz/toc.digest";
+// Of the digest and the place of a TOC: what containers/storage writes, and what it wrote before.
+struct ChunkedKeys {
+  std::string_view checksum, position;
+};
+constexpr ChunkedKeys kChunkedKeys[] = {
+    {"io.github.containers.zstd-chunked.manifest-checksum", "io.github.containers.zstd-chunked.manifest-position"},
+    {"io.containers.zstd-chunked.manifest-checksum", "io.containers.zstd-chunked.manifest-position"}};
 constexpr std::string_view kTocName = "stargz.index.json";
 constexpr std::string_view kTocSpan = "toc";
 constexpr size_t kTail = 64 * 1024;
@@ -38,7 +49,12 @@ constexpr int kMaxLinks = 40;
 
 std::string shown(std::string_view path) { return std::string(path.substr(0, 200)); }
 
-Result<std::string> fetch_piece(Registry* registry, const Descriptor& blob, uint64_t first, uint64_t length) {
+// "Not found" is said of files alone.
+Status not_to_be_had(const Status& s) {
+  return s.code() == Code::kNotFound || s.code() == Code::kInvalidArgument ? Status(Code::kDataLoss, s.message()) : s;
+}
+
+Result<std::string> fetch_range(Registry* registry, const Descriptor& blob, uint64_t first, uint64_t length) {
   if (length > kMaxPiece)
     return Status(Code::kResourceExhausted,
                   fmt::format("a piece of {} bytes: at most {} are taken", length, kMaxPiece));
@@ -77,6 +93,13 @@ class SociLayer final : public LazyLayer {
     return Status();
   }
 
+  size_t pieces() const override { return ztoc_.checkpoints.size(); }
+  bool has_piece(size_t span) const override { return store_->has_span(blob_.digest, std::to_string(span)); }
+  Status fetch_piece(size_t span) override {
+    const auto bytes = fetch(span);
+    return bytes.ok() ? Status() : bytes.error();
+  }
+
  private:
   // As it lies in the blob; kept on the disk, and checked whichever way it comes.
   Result<std::string> fetch(size_t span) {
@@ -84,7 +107,7 @@ class SociLayer final : public LazyLayer {
     std::string kept = store_->read_span(blob_.digest, name, kMaxPiece);
     if (!kept.empty() && digest_of(kept) == ztoc_.span_digests[span]) return kept;
     const uint64_t first = ztoc_.span_first(span);
-    auto bytes = fetch_piece(registry_, blob_, first, ztoc_.span_end(span) - first);
+    auto bytes = fetch_range(registry_, blob_, first, ztoc_.span_end(span) - first);
     if (!bytes.ok()) return bytes.error();
     GF_RETURN_IF_ERROR(compare_digests(fmt::format("layer {}: span {}", blob_.digest, span), ztoc_.span_digests[span],
                                        digest_of(*bytes)));
@@ -98,15 +121,36 @@ class SociLayer final : public LazyLayer {
   Ztoc ztoc_;
 };
 
-class StargzLayer final : public LazyLayer {
+// By a TOC at the end of the blob.
+class TocLayer final : public LazyLayer {
  public:
-  StargzLayer(Registry* registry, ContentStore* store, Descriptor blob, LayerTable table)
-      : registry_(registry), store_(store), blob_(std::move(blob)), table_(std::move(table)) {}
+  TocLayer(Registry* registry, ContentStore* store, Descriptor blob, Compression compression, LayerTable table)
+      : registry_(registry),
+        store_(store),
+        blob_(std::move(blob)),
+        compression_(compression),
+        table_(std::move(table)) {
+    for (const auto& [path, file] : table_.files) {
+      for (const TocPiece& piece : file.pieces) {
+        if (!piece.zeros) pieces_.push_back(&piece);
+      }
+    }
+  }
 
   const LayerTable& table() const override { return table_; }
+  size_t pieces() const override { return pieces_.size(); }
+  bool has_piece(size_t piece) const override { return store_->has_span(blob_.digest, name_of(*pieces_[piece])); }
+  Status fetch_piece(size_t piece) override {
+    const auto bytes = fetch(*pieces_[piece]);
+    return bytes.ok() ? Status() : bytes.error().with_context(fmt::format("layer {}", blob_.digest));
+  }
 
   Status read(const TableFile& file, const ByteSink& sink) override {
-    for (const GzipPiece& piece : file.pieces) {
+    for (const TocPiece& piece : file.pieces) {
+      if (piece.zeros) {
+        GF_RETURN_IF_ERROR(give_zeros(piece.size, sink));
+        continue;
+      }
       auto bytes = fetch(piece);
       if (!bytes.ok()) return bytes.error().with_context(fmt::format("layer {}", blob_.digest));
       GF_RETURN_IF_ERROR(sink(*bytes));
@@ -115,14 +159,24 @@ class StargzLayer final : public LazyLayer {
   }
 
  private:
-  Result<std::string> fetch(const GzipPiece& piece) {
-    const std::string name = fmt::format("{}-{}", piece.blob_first, piece.inner);
+  static Status give_zeros(uint64_t size, const ByteSink& sink) {
+    static const std::string kZeros(64 * 1024, '\0');
+    for (uint64_t left = size; left > 0;) {
+      const uint64_t now = std::min<uint64_t>(left, kZeros.size());
+      GF_RETURN_IF_ERROR(sink(std::string_view(kZeros).substr(0, now)));
+      left -= now;
+    }
+    return Status();
+  }
+  static std::string name_of(const TocPiece& piece) { return fmt::format("{}-{}", piece.blob_first, piece.inner); }
+  Result<std::string> fetch(const TocPiece& piece) {
+    const std::string name = name_of(piece);
     std::string kept = store_->read_span(blob_.digest, name, kMaxPiece);
     if (!kept.empty() && digest_of(kept) == piece.digest) return kept;
     if (piece.size > kMaxPiece)
       return Status(Code::kResourceExhausted,
                     fmt::format("a chunk of {} bytes: at most {} are taken", piece.size, kMaxPiece));
-    auto packed = fetch_piece(registry_, blob_, piece.blob_first, piece.blob_end - piece.blob_first);
+    auto packed = fetch_range(registry_, blob_, piece.blob_first, piece.blob_end - piece.blob_first);
     if (!packed.ok()) return packed.error();
     auto bytes = unpack(*packed, piece);
     if (!bytes.ok()) return bytes.error();
@@ -131,11 +185,11 @@ class StargzLayer final : public LazyLayer {
     return bytes;
   }
 
-  // What follows the piece in its member, or in the members after it, is not looked at.
-  static Result<std::string> unpack(std::string_view packed, const GzipPiece& piece) {
+  // What follows the piece in its member or frame, or in those after it, is not looked at.
+  Result<std::string> unpack(std::string_view packed, const TocPiece& piece) const {
     std::string out;
     uint64_t skip = piece.inner;
-    const auto decompressor = make_decompressor(Compression::kGzip);
+    const auto decompressor = make_decompressor(compression_);
     const Status s = decompressor->feed(packed, [&](std::string_view bytes) {
       const size_t over = std::min<uint64_t>(skip, bytes.size());
       skip -= over;
@@ -149,7 +203,9 @@ class StargzLayer final : public LazyLayer {
   Registry* registry_;
   ContentStore* store_;
   Descriptor blob_;
+  Compression compression_;
   LayerTable table_;
+  std::vector<const TocPiece*> pieces_;  // of table_
 };
 
 // Collects the entries of a tar, and the content of one of them.
@@ -294,6 +350,12 @@ class TocSink final : public TarSink {
   bool inside_ = false;
 };
 
+bool has_toc(const Descriptor& blob) {
+  return !blob.annotation(kTocDigest).empty() ||
+         std::any_of(std::begin(kChunkedKeys), std::end(kChunkedKeys),
+                     [&](const ChunkedKeys& k) { return !blob.annotation(k.checksum).empty(); });
+}
+
 }  // namespace
 
 LazyImage::LazyImage(Registry* registry, ContentStore* store, const ResolvedImage& image, UnpackLimits limits)
@@ -304,9 +366,11 @@ LazyImage::~LazyImage() = default;
 
 Status LazyImage::read_soci_index() {
   if (index_read_) return Status();
-  index_read_ = true;
   const std::string digest(manifest_.annotation(kIndexDigest));
-  if (digest.empty()) return Status();
+  if (digest.empty()) {
+    index_read_ = true;
+    return Status();
+  }
   GF_RETURN_IF_ERROR(check_digest(digest).with_context(std::string(kIndexDigest)));
   auto bytes = store_->read_blob(digest, kMaxManifestBytes);
   if (!bytes.ok()) {
@@ -321,6 +385,7 @@ Status LazyImage::read_soci_index() {
   for (Descriptor& d : document->manifest.layers) {
     if (!d.annotation(kLayerDigest).empty()) ztocs_.push_back(std::move(d));
   }
+  index_read_ = true;
   return Status();
 }
 
@@ -347,10 +412,11 @@ Result<std::unique_ptr<LazyLayer>> LazyImage::open_stargz(const Descriptor& blob
   if (const auto kept = kept_toc(*store_, blob.digest, digest); kept) {
     auto table = parse_stargz_toc(kept->json, kept->offset);
     if (table.ok())
-      return std::unique_ptr<LazyLayer>(std::make_unique<StargzLayer>(registry_, store_, blob, std::move(*table)));
+      return std::unique_ptr<LazyLayer>(
+          std::make_unique<TocLayer>(registry_, store_, blob, Compression::kGzip, std::move(*table)));
   }
   const uint64_t tail_bytes = std::min<uint64_t>(kTail, blob.size);
-  auto tail = fetch_piece(registry_, blob, blob.size - tail_bytes, tail_bytes);
+  auto tail = fetch_range(registry_, blob, blob.size - tail_bytes, tail_bytes);
   if (!tail.ok()) return tail.error();
   const auto offset = parse_stargz_footer(std::string_view(*tail).substr(tail->size() - kStargzFooter));
   if (!offset.ok()) return std::unique_ptr<LazyLayer>();
@@ -359,7 +425,7 @@ Result<std::unique_ptr<LazyLayer>> LazyImage::open_stargz(const Descriptor& blob
   std::string packed = std::move(*tail);
   const uint64_t have_from = blob.size - tail_bytes;
   if (*offset < have_from) {
-    auto before = fetch_piece(registry_, blob, *offset, have_from - *offset);
+    auto before = fetch_range(registry_, blob, *offset, have_from - *offset);
     if (!before.ok()) return before.error();
     packed.insert(0, *before);
   } else {
@@ -379,7 +445,53 @@ Result<std::unique_ptr<LazyLayer>> LazyImage::open_stargz(const Descriptor& blob
   auto table = parse_stargz_toc(sink.text, *offset);
   if (!table.ok()) return table.error().with_context("layer " + blob.digest);
   GF_RETURN_IF_ERROR(store_->put_span(blob.digest, kTocSpan, fmt::format("{:016x}", *offset) + sink.text));
-  return std::unique_ptr<LazyLayer>(std::make_unique<StargzLayer>(registry_, store_, blob, std::move(*table)));
+  return std::unique_ptr<LazyLayer>(
+      std::make_unique<TocLayer>(registry_, store_, blob, Compression::kGzip, std::move(*table)));
+}
+
+// The digest is that of the TOC as it is packed.
+Result<std::unique_ptr<LazyLayer>> LazyImage::open_chunked(const Descriptor& blob) {
+  const auto keys = std::find_if(std::begin(kChunkedKeys), std::end(kChunkedKeys),
+                                 [&](const ChunkedKeys& k) { return !blob.annotation(k.checksum).empty(); });
+  if (keys == std::end(kChunkedKeys)) return std::unique_ptr<LazyLayer>();
+  const std::string digest(blob.annotation(keys->checksum));
+  GF_RETURN_IF_ERROR(check_digest(digest).with_context(std::string(keys->checksum)));
+  const std::string_view position = blob.annotation(keys->position);
+  std::string packed = store_->read_span(blob.digest, kTocSpan, kMaxTableBytes);
+  Result<ChunkedToc> place = Status();
+  if (!position.empty()) {
+    place = parse_chunked_position(position, blob.size);
+  } else {
+    const uint64_t tail_bytes = std::min<uint64_t>(kChunkedFooter, blob.size);
+    auto tail = fetch_range(registry_, blob, blob.size - tail_bytes, tail_bytes);
+    if (!tail.ok()) return tail.error();
+    place = parse_chunked_footer(*tail, blob.size);
+  }
+  if (!place.ok() && (place.error().code() == Code::kUnimplemented || place.error().code() == Code::kNotFound))
+    return std::unique_ptr<LazyLayer>();
+  if (!place.ok()) return place.error().with_context("layer " + blob.digest);
+  if (digest_of(packed) != digest) {
+    auto fetched = fetch_range(registry_, blob, place->offset, place->packed);
+    if (!fetched.ok()) return fetched.error();
+    GF_RETURN_IF_ERROR(compare_digests("layer " + blob.digest + ": table of contents", digest, digest_of(*fetched)));
+    packed = std::move(*fetched);
+    GF_RETURN_IF_ERROR(store_->put_span(blob.digest, kTocSpan, packed));
+  }
+  std::string json;
+  const auto decompressor = make_decompressor(Compression::kZstd);
+  GF_RETURN_IF_ERROR(decompressor
+                         ->feed(packed,
+                                [&](std::string_view bytes) {
+                                  json.append(bytes);
+                                  return json.size() <= place->unpacked
+                                             ? Status()
+                                             : Status(Code::kDataLoss, "the table is larger than it says");
+                                })
+                         .with_context("layer " + blob.digest));
+  auto table = parse_stargz_toc(json, place->offset - 8);  // the skippable frame's own header
+  if (!table.ok()) return table.error().with_context("layer " + blob.digest);
+  return std::unique_ptr<LazyLayer>(
+      std::make_unique<TocLayer>(registry_, store_, blob, Compression::kZstd, std::move(*table)));
 }
 
 Result<std::unique_ptr<LazyLayer>> LazyImage::open_layer(size_t index) {
@@ -391,8 +503,8 @@ Result<std::unique_ptr<LazyLayer>> LazyImage::open_layer(size_t index) {
     if (ztoc.annotation(kLayerDigest) == blob.digest && kind->compression == Compression::kGzip)
       return open_soci(blob, ztoc);
   }
-  auto stargz = open_stargz(blob);
-  if (!stargz.ok() || *stargz != nullptr) return stargz;
+  auto by_toc = kind->compression == Compression::kZstd ? open_chunked(blob) : open_stargz(blob);
+  if (!by_toc.ok() || *by_toc != nullptr) return by_toc;
   if (kind->foreign) return Status(Code::kUnimplemented, fmt::format("layer {} is not in this registry", blob.digest));
   log_info("image", fmt::format("layer {} has no table of contents: fetched whole", blob.digest));
   GF_RETURN_IF_ERROR(fetch_whole(registry_, store_, blob));
@@ -405,7 +517,7 @@ Result<std::unique_ptr<LazyLayer>> LazyImage::open_layer(size_t index) {
 Result<LazyLayer*> LazyImage::layer(size_t index) {
   if (layers_[index] == nullptr) {
     auto opened = open_layer(index);
-    if (!opened.ok()) return opened.error();
+    if (!opened.ok()) return not_to_be_had(opened.error());
     layers_[index] = std::move(*opened);
   }
   return layers_[index].get();
@@ -417,7 +529,7 @@ Status LazyImage::prepare() {
     const Descriptor& blob = manifest_.layers[i];
     const bool soci = std::any_of(ztocs_.begin(), ztocs_.end(),
                                   [&](const Descriptor& z) { return z.annotation(kLayerDigest) == blob.digest; });
-    if (!soci && blob.annotation(kTocDigest).empty()) continue;  // fetched when a search gets to it
+    if (!soci && !has_toc(blob)) continue;  // fetched when a search gets to it
     auto opened = layer(i);
     if (!opened.ok()) return opened.error();
   }
@@ -492,6 +604,22 @@ Result<LazyImage::Found> LazyImage::resolve(std::string_view asked) {
   return found;
 }
 
+Result<bool> LazyImage::fetch_next() {
+  for (; next_layer_ < layers_.size(); ++next_layer_, next_piece_ = 0) {
+    const bool opened_before = layers_[next_layer_] != nullptr;
+    auto opened = layer(next_layer_);
+    if (!opened.ok()) return opened.error();
+    LazyLayer& from = **opened;
+    if (!opened_before && from.pieces() == 0) return true;  // it was fetched as a whole
+    while (next_piece_ < from.pieces() && from.has_piece(next_piece_)) ++next_piece_;
+    if (next_piece_ == from.pieces()) continue;
+    GF_RETURN_IF_ERROR(from.fetch_piece(next_piece_));
+    ++next_piece_;
+    return true;
+  }
+  return false;
+}
+
 Status LazyImage::read(std::string_view path, const ByteSink& sink) {
   auto found = resolve(path);
   if (!found.ok()) return found.error();
@@ -506,7 +634,8 @@ Status LazyImage::read(std::string_view path, const ByteSink& sink) {
   if (found->file->type != TarType::kFile) return invalid_argument(fmt::format("{} is no regular file", shown(path)));
   auto opened = layer(found->layer);
   if (!opened.ok()) return opened.error();
-  return (*opened)->read(*found->file, sink);
+  const Status s = (*opened)->read(*found->file, sink);
+  return s.ok() ? s : not_to_be_had(s);
 }
 
 }  // namespace ghostfleet::image

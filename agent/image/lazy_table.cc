@@ -170,7 +170,7 @@ Status wrong_toc(size_t i, std::string_view what) {
 }
 
 // An entry's piece; its end in the blob is found when all begins are known.
-Status read_piece(const kube::Json& entry, size_t i, uint64_t toc_offset, uint64_t file_size, GzipPiece* out) {
+Status read_piece(const kube::Json& entry, size_t i, uint64_t toc_offset, uint64_t file_size, TocPiece* out) {
   const int64_t offset = kube::get_int(entry, "offset", 0);
   const int64_t inner = kube::get_int(entry, "innerOffset", 0);
   const int64_t at = kube::get_int(entry, "chunkOffset", 0);
@@ -185,13 +185,17 @@ Status read_piece(const kube::Json& entry, size_t i, uint64_t toc_offset, uint64
   out->file_offset = static_cast<uint64_t>(at);
   out->size = size == 0 ? left : static_cast<uint64_t>(size);
   out->digest = kube::get_string(entry, "chunkDigest");
+  out->zeros = kube::get_string(entry, "chunkType") == "zeros";
+  // A file of one piece need not say it twice.
+  if (out->digest.empty() && out->size == file_size) out->digest = kube::get_string(entry, "digest");
+  if (out->zeros && out->digest.empty()) return Status();
   return check_digest(out->digest).with_context(fmt::format("stargz.index.json: entries[{}].chunkDigest", i));
 }
 
 // Pieces stand in order and cover the file.
 bool covered(const TableFile& f) {
   uint64_t at = 0;
-  for (const GzipPiece& p : f.pieces) {
+  for (const TocPiece& p : f.pieces) {
     if (p.file_offset != at) return false;
     at += p.size;
   }
@@ -314,16 +318,61 @@ Result<LayerTable> parse_stargz_toc(std::string_view json, uint64_t toc_offset) 
       file.mode = static_cast<uint32_t>(kube::get_int(entry, "mode")) & 07777;
     }
     if (file.size == 0) continue;
-    GzipPiece piece;
+    TocPiece piece;
     GF_RETURN_IF_ERROR(read_piece(entry, i, toc_offset, file.size, &piece));
-    begins.insert(piece.blob_first);
+    if (!piece.zeros) begins.insert(piece.blob_first);
     file.pieces.push_back(std::move(piece));
   }
   GF_RETURN_IF_ERROR(take_file());
   for (auto& [path, one] : out.files) {
-    for (GzipPiece& p : one.pieces) p.blob_end = *begins.upper_bound(p.blob_first);
+    for (TocPiece& p : one.pieces) p.blob_end = *begins.upper_bound(p.blob_first);
   }
   return out;
+}
+
+namespace {
+
+Result<ChunkedToc> checked_chunked(ChunkedToc toc, uint64_t kind, uint64_t blob_bytes) {
+  if (kind != 1)
+    return Status(Code::kUnimplemented, fmt::format("zstd:chunked: a table of kind {} is not supported (1 is)", kind));
+  if (toc.packed > kMaxTableBytes || toc.unpacked > kMaxTableBytes)
+    return Status(Code::kResourceExhausted, fmt::format("zstd:chunked: a table of {} bytes: at most {} are taken",
+                                                        std::max(toc.packed, toc.unpacked), kMaxTableBytes));
+  const bool inside = toc.offset >= 8 && toc.offset <= blob_bytes && toc.packed <= blob_bytes - toc.offset;
+  if (!inside || toc.packed == 0)
+    return Status(Code::kDataLoss,
+                  fmt::format("zstd:chunked: the table lies outside of the layer of {} bytes", blob_bytes));
+  return toc;
+}
+
+}  // namespace
+
+Result<ChunkedToc> parse_chunked_position(std::string_view text, uint64_t blob_bytes) {
+  uint64_t numbers[4] = {};
+  std::string_view left = text;
+  for (uint64_t& number : numbers) {
+    const auto [end, error] = std::from_chars(left.data(), left.data() + left.size(), number);
+    const bool last = &number == &numbers[3];
+    const size_t used = static_cast<size_t>(end - left.data());
+    if (error != std::errc() || (last ? used != left.size() : used == left.size() || *end != ':'))
+      return invalid_argument(fmt::format(
+          "zstd:chunked: manifest-position \"{}\": OFFSET:PACKED:UNPACKED:1 is expected", text.substr(0, 100)));
+    left.remove_prefix(last ? used : used + 1);
+  }
+  return checked_chunked({numbers[0], numbers[1], numbers[2]}, numbers[3], blob_bytes);
+}
+
+Result<ChunkedToc> parse_chunked_footer(std::string_view tail, uint64_t blob_bytes) {
+  constexpr std::string_view kMagic = "GnUlInUx";
+  constexpr std::string_view kSkippable("\x50\x2a\x4d\x18", 4);
+  for (const size_t size : {size_t{64}, size_t{40}}) {
+    if (tail.size() < size + 8 || !tail.ends_with(kMagic)) continue;
+    const std::string_view frame = tail.substr(tail.size() - size - 8);
+    if (!frame.starts_with(kSkippable) || load<uint32_t>(frame, 4) != size) continue;
+    return checked_chunked({load<uint64_t>(frame, 8), load<uint64_t>(frame, 16), load<uint64_t>(frame, 24)},
+                           load<uint64_t>(frame, 32), blob_bytes);
+  }
+  return not_found("no footer of a zstd:chunked");
 }
 
 }  // namespace ghostfleet::image

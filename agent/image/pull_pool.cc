@@ -23,25 +23,21 @@ ImageRecord untagged(ImageRecord record) {
   return record;
 }
 
-RegistrySource::RegistrySource(ContentStore* store, PullOptions options, std::vector<std::string> plain_http)
+RegistrySource::RegistrySource(ContentStore* store, PullOptions options, std::vector<std::string> plain_http,
+                               UserSource users)
     : store_(store),
       registry_(options.registry),
       plain_http_(std::move(plain_http)),
+      users_(users ? std::move(users) : [own = options.registry.credentials] { return own; }),
       puller_(store, std::move(options)) {}
 
 Result<ImageRecord> RegistrySource::pull(const PullWork& work, CancelFlag* cancel) {
   const Reference& image = work.reference;
   RegistryOptions how = registry_;
   how.plain_http = std::find(plain_http_.begin(), plain_http_.end(), image.registry) != plain_http_.end();
-  std::vector<DockerConfig> users;
-  for (const DockerConfig& config : work.credentials) {
-    if (config.find(image.registry, image.api_host())) users.push_back(config);
-  }
-  if (users.empty() || registry_.credentials.find(image.registry, image.api_host()))
-    users.push_back(registry_.credentials);
   const auto before = store_->find_image(image.to_string());
   Status failure;
-  for (DockerConfig& user : users) {
+  for (DockerConfig& user : users_for(image, work.credentials, users_())) {
     how.credentials = std::move(user);
     const auto report = puller_.pull(image, how, cancel);
     if (report.ok()) return pulled(image, before);

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "agent/image/puller.h"
+#include "agent/image/users.h"
 #include "base/clock.h"
 #include "base/token_bucket.h"
 
@@ -45,8 +46,9 @@ ImageRecord untagged(ImageRecord record);
 // Thread rule: any thread. Ownership: the store outlives it.
 class RegistrySource final : public ImageSource {
  public:
-  // `plain_http`: registries (HOST:PORT) that are reached without TLS.
-  RegistrySource(ContentStore* store, PullOptions options, std::vector<std::string> plain_http);
+  // `plain_http`: registries (HOST:PORT) that are reached without TLS; `users`: instead of those of the options.
+  RegistrySource(ContentStore* store, PullOptions options, std::vector<std::string> plain_http,
+                 UserSource users = nullptr);
   Result<ImageRecord> pull(const PullWork& work, CancelFlag* cancel) override;
 
  private:
@@ -55,6 +57,7 @@ class RegistrySource final : public ImageSource {
   ContentStore* store_;
   RegistryOptions registry_;
   std::vector<std::string> plain_http_;
+  UserSource users_;
   Puller puller_;
 };
 

@@ -401,16 +401,6 @@ class LazyTest : public PullTest {
     if (!s.ok()) return s;
     return out;
   }
-  void put_soci(const LayerSpec& layer, const std::string& ztoc) {
-    shelf_.blobs[tests::digest(ztoc)] = ztoc;
-    shelf_.blobs[tests::digest("{}")] = "{}";
-    const std::string index = fmt::format(
-        R"({{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json","artifactType":"application/vnd.amazon.soci.index.v2+json","config":{{"mediaType":"application/vnd.amazon.soci.index.v2+json","size":2,"digest":"{}"}},"layers":[{{"mediaType":"application/octet-stream","size":{},"digest":"{}","annotations":{{"com.amazon.soci.image-layer-digest":"{}","com.amazon.soci.image-layer-mediaType":"{}"}}}}]}})",
-        tests::digest("{}"), ztoc.size(), tests::digest(ztoc), tests::digest(layer.blob), layer.media_type);
-    shelf_.manifests[tests::digest(index)] = {"application/vnd.oci.image.manifest.v1+json", index};
-    tests::put_image(&shelf_, "v1", {layer},
-                     fmt::format(R"(,"annotations":{{"com.amazon.soci.index-digest":"{}"}})", tests::digest(index)));
-  }
   void expect_files_read(size_t whole) {
     const auto f3 = cat("data/f3");
     ASSERT_TRUE(f3.ok()) << f3.error().message();
@@ -440,16 +430,69 @@ TEST_F(LazyTest, ReadsFilesOfAnEStargz) {
   EXPECT_EQ(text(*report, "data/f7"), tests::prose(400000, 7));
 }
 
+TEST_F(LazyTest, ReadsFilesOfAZstdChunked) {
+  for (const bool position : {true, false}) {
+    EXPECT_TRUE(remove_tree(folder_ + "/store").ok());
+    auto all = files();
+    all.push_back({"zeros", std::string(500000, '\0')});
+    const LayerSpec layer = tests::chunked_layer(all, 150000, position);
+    tests::put_image(&shelf_, "v1", {layer});
+    serve();
+    expect_files_read(layer.blob.size());
+    const auto zeros = cat("zeros");
+    ASSERT_TRUE(zeros.ok()) << zeros.error().message();
+    EXPECT_EQ(*zeros, std::string(500000, '\0'));
+    EXPECT_LT(fetched_, layer.blob.size() / 4);
+    options_.settings = settings_of(PullMode::kLazy);
+    ASSERT_TRUE(pull().ok());
+    options_.settings = settings_of(PullMode::kParallel);
+    const auto report = pull();
+    ASSERT_TRUE(report.ok()) << "it is a layer like any other: " << report.error().message();
+    EXPECT_EQ(text(*report, "data/f7"), tests::prose(400000, 7));
+  }
+}
+
+TEST_F(LazyTest, ABadZstdChunkedIsRefused) {
+  struct Row {
+    std::string key, value;
+    Code code;
+  };
+  const std::string prefix = "io.github.containers.zstd-chunked.manifest-";
+  const Row rows[] = {{"checksum", tests::digest("other"), Code::kDataLoss},
+                      {"checksum", "md5:1", Code::kDataLoss},
+                      {"position", "99999999:10:10:1", Code::kDataLoss},
+                      {"position", "10:18446744073709551615:10:1", Code::kResourceExhausted},
+                      {"position", "10:20:30", Code::kDataLoss},
+                      {"position", "10:20:30:1x", Code::kDataLoss}};
+  for (const Row& row : rows) {
+    LayerSpec layer = tests::chunked_layer(files(), 150000);
+    for (auto& [key, value] : layer.annotations) {
+      if (key == prefix + row.key) value = row.value;
+    }
+    tests::put_image(&shelf_, "v1", {layer});
+    serve();
+    const auto f = cat("data/f1");
+    ASSERT_FALSE(f.ok()) << row.value;
+    EXPECT_EQ(f.error().code(), row.code) << f.error().message();
+  }
+  // Of a kind that we do not know: as a whole layer.
+  LayerSpec layer = tests::chunked_layer(files(), 150000);
+  layer.annotations[1].second = layer.annotations[1].second.substr(0, layer.annotations[1].second.size() - 1) + "2";
+  tests::put_image(&shelf_, "v1", {layer});
+  serve();
+  EXPECT_EQ(*cat("data/f1"), tests::prose(400000, 1));
+}
+
 TEST_F(LazyTest, ReadsFilesByASociIndex) {
   const LayerSpec layer = tests::gzip_layer(files());
-  put_soci(layer, tests::make_ztoc(layer, files(), 200000));
+  tests::put_soci_image(&shelf_, "v1", layer, tests::make_ztoc(layer, files(), 200000));
   serve();
   expect_files_read(layer.blob.size() * 2);  // the table itself is as large as these layers are
 }
 
 TEST_F(LazyTest, ChangedPiecesAreFound) {
   LayerSpec layer = tests::gzip_layer(files());
-  put_soci(layer, tests::make_ztoc(layer, files(), 200000));
+  tests::put_soci_image(&shelf_, "v1", layer, tests::make_ztoc(layer, files(), 200000));
   std::string& blob = shelf_.blobs[tests::digest(layer.blob)];
   blob[blob.size() / 2] = static_cast<char>(blob[blob.size() / 2] ^ 1);
   serve();

@@ -149,8 +149,22 @@ class Registry::BodySink final : public HttpSink {
 };
 
 Registry::Registry(HttpClient* http, const Reference& reference, RegistryOptions options, CancelFlag* cancel)
-    : http_(http), reference_(reference), options_(std::move(options)), cancel_(cancel) {}
+    : http_(http),
+      reference_(reference),
+      options_(std::move(options)),
+      cancel_(cancel),
+      user_(options_.credentials.find(reference_.registry, reference_.api_host())) {}
 Registry::~Registry() = default;
+
+void Registry::set_credentials(DockerConfig credentials) {
+  const auto user = credentials.find(reference_.registry, reference_.api_host());
+  const std::lock_guard lock(mutex_);
+  options_.credentials = std::move(credentials);
+  const bool same = user.has_value() == user_.has_value() &&
+                    (!user || (user->user == user_->user && user->password == user_->password));
+  user_ = user;
+  if (!same) authorization_.clear();
+}
 
 std::string Registry::base_url() const {
   return fmt::format("{}://{}", options_.plain_http ? "http" : "https", reference_.api_host());
@@ -228,7 +242,18 @@ Status Registry::handle_refusal(Call* call, const HttpHead& head) {
     return Status();
   }
   if (head.status == 401 && call->at_home && call->refusals++ == 0) return log_in(call, head);
+  if (head.status == 403 && call->at_home && call->refusals == 0 && forget_login(*call)) return Status();
   return refused(*call, head);
+}
+
+// Some registries call a token that has expired forbidden. True: the one that this request had is given up, and the
+// next one is asked for a login, once.
+bool Registry::forget_login(const Call& call) {
+  const std::lock_guard lock(mutex_);
+  if (call.login_used != login_) return true;  // somebody else has logged in since
+  if (authorization_.empty()) return false;
+  authorization_.clear();
+  return true;
 }
 
 Status Registry::follow(Call* call, const HttpHead& head) {
@@ -307,10 +332,9 @@ Status Registry::log_in(Call* call, const HttpHead& head) {
       return Status();
     }
   }
-  const auto user = options_.credentials.find(reference_.registry, reference_.api_host());
   for (const Challenge& c : challenges) {
-    if (c.scheme != "basic" || !user) continue;
-    authorization_ = "Basic " + base64_encode(user->user + ":" + user->password);
+    if (c.scheme != "basic" || !user_) continue;
+    authorization_ = "Basic " + base64_encode(user_->user + ":" + user_->password);
     ++login_;
     return Status();
   }
@@ -330,8 +354,7 @@ Status Registry::fetch_token(const Challenge& challenge) {
   request.url = fmt::format("{}{}scope={}", realm, realm.find('?') == std::string::npos ? "?" : "&", escaped(scope));
   if (const std::string service = challenge.param("service"); !service.empty())
     request.url += "&service=" + escaped(service);
-  if (const auto user = options_.credentials.find(reference_.registry, reference_.api_host()); user)
-    request.headers["Authorization"] = "Basic " + base64_encode(user->user + ":" + user->password);
+  if (user_) request.headers["Authorization"] = "Basic " + base64_encode(user_->user + ":" + user_->password);
 
   Call body;
   body.what = "token";

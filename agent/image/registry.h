@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "agent/image/auth.h"
@@ -62,6 +63,8 @@ class Registry {
   // whole blob (first is 0), and a Range only to go on after a cut.
   // Unimplemented: the registry does not know ranges.
   Status read_range(const Descriptor& blob, uint64_t first, uint64_t length, bool ranged, const ByteSink& sink);
+  // Who we are from now on; another one than before logs in anew. Not while a call is on its way.
+  void set_credentials(DockerConfig credentials);
   const RegistryStats& stats() const { return stats_; }
 
  private:
@@ -75,6 +78,7 @@ class Registry {
   Status handle_refusal(Call* call, const HttpHead& head);
   Status follow(Call* call, const HttpHead& head);
   Status log_in(Call* call, const HttpHead& head);
+  bool forget_login(const Call& call);
   Status wait_as_told(Call* call, const HttpHead& head);
   Status wait_to_repeat(Call* call, const Status& why);
   Status fetch_token(const Challenge& challenge);
@@ -87,7 +91,8 @@ class Registry {
   RegistryOptions options_;
   CancelFlag* cancel_;
   RegistryStats stats_;
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;          // guards what follows
+  std::optional<UserPassword> user_;  // of the registry
   std::string authorization_;
   uint64_t login_ = 0;  // counts them: a 401 to a request sent before the last one needs no further login
   std::map<std::string, std::string> places_;  // blob path → where the last redirect led

@@ -278,6 +278,57 @@ LayerSpec stargz_layer(const std::vector<TarFile>& files, size_t chunk) {
   return l;
 }
 
+LayerSpec chunked_layer(const std::vector<TarFile>& files, size_t chunk, bool position) {
+  LayerSpec l;
+  l.media_type = "application/vnd.oci.image.layer.v1.tar+zstd";
+  std::string entries, plain;
+  const auto frame = [&](const std::string& bytes) {
+    l.tar += bytes;
+    l.blob += zstd(bytes);
+  };
+  for (const TarFile& f : files) {
+    plain += head_of(f);
+    const char* type = f.type == '5' ? "dir" : f.type == '2' ? "symlink" : f.type == '1' ? "hardlink" : "reg";
+    std::string entry = fmt::format(R"({{"name":"{}","type":"{}","size":{},"mode":{},"linkName":"{}","digest":"{}")",
+                                    f.name, type, f.content.size(), f.mode, f.link, digest(f.content));
+    const bool one = f.content.size() <= chunk;
+    const bool zeros = !f.content.empty() && f.content.find_first_not_of('\0') == std::string::npos;
+    for (size_t at = 0; at < f.content.size(); at += chunk) {
+      frame(plain);
+      plain.clear();
+      const std::string part = f.content.substr(at, chunk);
+      if (at > 0) entry = fmt::format(R"({{"name":"{}","type":"chunk")", f.name);
+      entries += fmt::format(R"({}{},"offset":{})", entries.empty() ? "" : ",", entry, l.blob.size());
+      if (!one)
+        entries += fmt::format(R"(,"chunkOffset":{},"chunkSize":{},"chunkDigest":"{}")", at, part.size(), digest(part));
+      if (zeros) entries += R"(,"chunkType":"zeros")";
+      frame(part);
+      entries += fmt::format(R"(,"endOffset":{}}})", l.blob.size());
+    }
+    if (f.content.empty()) entries += fmt::format("{}{}}}", entries.empty() ? "" : ",", entry);
+    std::string padding = l.tar + plain;
+    const size_t before = padding.size();
+    pad(&padding);
+    plain += std::string(padding.size() - before, '\0');
+  }
+  frame(plain + std::string(2 * kBlock, '\0'));
+  const std::string toc = fmt::format(R"({{"version":1,"entries":[{}]}})", entries);
+  const std::string packed = zstd(toc);
+  const auto number = [](auto value) { return std::string(reinterpret_cast<const char*>(&value), sizeof value); };
+  const auto skippable = [&](const std::string& bytes) {
+    l.blob += "\x50\x2a\x4d\x18" + number(static_cast<uint32_t>(bytes.size())) + bytes;
+  };
+  const uint64_t offset = l.blob.size() + 8;
+  skippable(packed);
+  skippable(number(offset) + number(uint64_t{packed.size()}) + number(uint64_t{toc.size()}) + number(uint64_t{1}) +
+            "GnUlInUx");
+  l.annotations = {{"io.github.containers.zstd-chunked.manifest-checksum", digest(packed)}};
+  if (position)
+    l.annotations.emplace_back("io.github.containers.zstd-chunked.manifest-position",
+                               fmt::format("{}:{}:{}:1", offset, packed.size(), toc.size()));
+  return l;
+}
+
 std::string make_ztoc(const LayerSpec& layer, const std::vector<TarFile>& files, size_t span) {
   const std::vector<Point> points = checkpoints_of(layer.blob, span);
   std::string blob;
@@ -331,6 +382,21 @@ std::string make_ztoc(const LayerSpec& layer, const std::vector<TarFile>& files,
   }
   w.text(info_fields[3], blob);
   return w.out;
+}
+
+BuiltImage put_soci_image(Shelf* shelf, const std::string& tag, const LayerSpec& layer, const std::string& ztoc) {
+  shelf->blobs[digest(ztoc)] = ztoc;
+  shelf->blobs[digest("{}")] = "{}";
+  const std::string index =
+      fmt::format(R"({{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json",)"
+                  R"("artifactType":"application/vnd.amazon.soci.index.v2+json",)"
+                  R"("config":{{"mediaType":"application/vnd.amazon.soci.index.v2+json","size":2,"digest":"{}"}},)"
+                  R"("layers":[{{"mediaType":"application/octet-stream","size":{},"digest":"{}","annotations":)"
+                  R"({{"com.amazon.soci.image-layer-digest":"{}","com.amazon.soci.image-layer-mediaType":"{}"}}}}]}})",
+                  digest("{}"), ztoc.size(), digest(ztoc), digest(layer.blob), layer.media_type);
+  shelf->manifests[digest(index)] = {"application/vnd.oci.image.manifest.v1+json", index};
+  return put_image(shelf, tag, {layer},
+                   fmt::format(R"(,"annotations":{{"com.amazon.soci.index-digest":"{}"}})", digest(index)));
 }
 
 }  // namespace ghostfleet::tests

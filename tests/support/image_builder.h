@@ -44,7 +44,12 @@ BuiltImage put_image(Shelf* shelf, const std::string& tag, const std::vector<Lay
 
 // Each file (in pieces of `chunk`) a gzip member, the TOC behind them. Annotated with the digest of the TOC.
 LayerSpec stargz_layer(const std::vector<TarFile>& files, size_t chunk);
+// The same with zstd frames: a zstd:chunked, as containers/storage writes it. Of a file that is all zeros the TOC says
+// so alone. `position`: the place of the TOC is in an annotation too.
+LayerSpec chunked_layer(const std::vector<TarFile>& files, size_t chunk, bool position = true);
 // The zTOC of a gzip layer: checkpoints at block ends at least `span` bytes of tar apart.
 std::string make_ztoc(const LayerSpec& layer, const std::vector<TarFile>& files, size_t span);
+// An image of one layer with its SOCI index (version 2), which the manifest names.
+BuiltImage put_soci_image(Shelf* shelf, const std::string& tag, const LayerSpec& layer, const std::string& ztoc);
 
 }  // namespace ghostfleet::tests
