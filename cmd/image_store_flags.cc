@@ -20,6 +20,8 @@ std::string flag_without_store(const ImageStoreFlags& flags) {
   if (!flags.docker_config.empty()) return "--image-docker-config";
   if (!flags.insecure.empty()) return "--image-insecure-registry";
   if (flags.parallel != 0) return "--max-parallel-image-pulls";
+  if (flags.no_background_fetch) return "--no-image-background-fetch";
+  if (!flags.background_fetch_delay.empty()) return "--image-background-fetch-delay";
   return flags.serialize ? "--serialize-image-pulls" : "";
 }
 
@@ -51,6 +53,23 @@ Result<image::PullOptions> pull_options(const ImageStoreFlags& flags) {
   return o;
 }
 
+Status set_reads(const ImageStoreFlags& flags, emulator::ImageStoreOptions* out) {
+  const bool given = flags.no_background_fetch || !flags.background_fetch_delay.empty();
+  if (given && out->pull.settings.mode != image::PullMode::kLazy)
+    return invalid_argument(
+        fmt::format("{}: --image-puller lazy is needed with it",
+                    flags.no_background_fetch ? "--no-image-background-fetch" : "--image-background-fetch-delay"));
+  if (flags.no_background_fetch && !flags.background_fetch_delay.empty())
+    return invalid_argument("--no-image-background-fetch and --image-background-fetch-delay: give one of them");
+  out->reads.background = !flags.no_background_fetch;
+  out->docker_config = flags.docker_config.empty() ? "" : expand_home(flags.docker_config);
+  if (flags.background_fetch_delay.empty()) return Status();
+  if (!parse_duration(flags.background_fetch_delay, &out->reads.silence) || out->reads.silence < Duration(0))
+    return invalid_argument(fmt::format("--image-background-fetch-delay \"{}\": a duration such as 30s is expected",
+                                        flags.background_fetch_delay));
+  return Status();
+}
+
 }  // namespace
 
 void add_image_store_flags(CLI::App& command, ImageStoreFlags* flags) {
@@ -58,9 +77,16 @@ void add_image_store_flags(CLI::App& command, ImageStoreFlags* flags) {
                      "really pull the images of pods from their registries into this folder (docs/image-pull.md), "
                      "instead of rules or a model; nothing of an image is run");
   command
-      .add_option("--image-puller", flags->puller,
-                  "how (as `ghostfleet image pull --puller`): parallel (when not told) or default")
-      ->check(CLI::IsMember({"parallel", "default"}));
+      .add_option(
+          "--image-puller", flags->puller,
+          "how (as `ghostfleet image pull --puller`): parallel (when not told), default, or lazy: files come when "
+          "containers read them (the word read= of their behaviour), the rest in the background")
+      ->check(CLI::IsMember({"parallel", "default", "lazy"}));
+  command.add_flag("--no-image-background-fetch", flags->no_background_fetch,
+                   "with --image-puller lazy: what nobody reads is never fetched");
+  command.add_option("--image-background-fetch-delay", flags->background_fetch_delay,
+                     "with --image-puller lazy: how long after an image came nothing is fetched in the background "
+                     "(default 30s)");
   command
       .add_option("--max-parallel-image-pulls", flags->parallel,
                   "images pulled at the same time; the others wait (default 5)")
@@ -96,6 +122,7 @@ Result<std::shared_ptr<const emulator::ImageStoreOptions>> image_store_options(c
   o.plain_http = flags.insecure;
   if (flags.parallel != 0) o.limits.parallel = flags.parallel;
   if (flags.serialize) o.limits.parallel = 1;
+  GF_RETURN_IF_ERROR(set_reads(flags, &o));
   o.folder = expand_home(flags.store);
   const auto store = image::ContentStore::open(o.folder, image::ContentStore::Lock::kShared);
   if (!store.ok()) return store.error().with_context("--image-store");

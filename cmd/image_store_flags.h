@@ -21,6 +21,8 @@ struct ImageStoreFlags {
   std::vector<std::string> insecure;
   int parallel = 0;  // 0: not given
   bool serialize = false;
+  bool no_background_fetch = false;
+  std::string background_fetch_delay;
 };
 
 void add_image_store_flags(CLI::App& command, ImageStoreFlags* flags);

@@ -17,6 +17,8 @@ constexpr size_t kMaxCodes = 1000;
 constexpr size_t kMaxPoints = 1000;
 constexpr size_t kMaxLogText = 4096;  // of one word
 constexpr size_t kMaxLogLines = 64;
+constexpr size_t kMaxReads = 64;
+constexpr size_t kMaxPath = 4096;
 constexpr std::string_view kSpace = " \t\r\n";
 constexpr std::string_view kBadCode = "not an exit code from 0 to 255";
 
@@ -179,9 +181,9 @@ Script drawn_script(const Script& script, uint64_t seed, uint32_t attempt, uint3
 
 const std::vector<std::string>& behavior_words() {
   static const std::vector<std::string> kWords = {
-      "exit", "after",     "stop",      "stop-after", "ready",       "live",       "started",
-      "log",  "log-every", "log-crash", "crash",      "crash-after", "crash-exit", "crash-attempts",
-      "cpu",  "memory",    "storage",   "logs",       "inodes",      "pids",       "volume:NAME"};
+      "exit",      "after",     "stop",   "stop-after",  "ready",       "live",           "started",  "log",
+      "log-every", "log-crash", "crash",  "crash-after", "crash-exit",  "crash-attempts", "cpu",      "memory",
+      "storage",   "logs",      "inodes", "pids",        "volume:NAME", "read",           "read-exit"};
   return kWords;
 }
 
@@ -306,6 +308,25 @@ std::string ScriptReader::take_crash(std::string_view key, std::string_view valu
   return "";
 }
 
+// "2m30s:/data/weights"
+std::string ScriptReader::take_read(std::string_view value) {
+  const size_t colon = value.find(':');
+  if (colon == std::string_view::npos || value.substr(colon + 1, 1) != "/" ||
+      value.find('\0') != std::string_view::npos)
+    return "AGE:PATH is expected, with a path from / on, e.g. read=30s:/data/weights";
+  ReadStep step;
+  std::string wrong = parse_behavior_duration(value.substr(0, colon), &step.at);
+  if (!wrong.empty()) return wrong;
+  step.path = value.substr(colon + 1);
+  if (step.path.size() > kMaxPath) return "a path longer than 4096 bytes";
+  if (!std::exchange(own_reads_, true)) script_.reads.clear();
+  if (script_.reads.size() == kMaxReads) return "more than 64 reads";
+  const auto later = std::upper_bound(script_.reads.begin(), script_.reads.end(), step.at,
+                                      [](Duration at, const ReadStep& s) { return at < s.at; });
+  script_.reads.insert(later, std::move(step));
+  return "";
+}
+
 std::string ScriptReader::take(std::string_view key, std::string_view value) {
   if (key == "exit") return take_exit(value);
   if (key == "stop") return parse_code(value, &script_.stop) ? "" : std::string(kBadCode);
@@ -327,6 +348,13 @@ std::string ScriptReader::take(std::string_view key, std::string_view value) {
   if (key.starts_with("crash") &&
       std::find(behavior_words().begin(), behavior_words().end(), key) != behavior_words().end()) {
     return take_crash(key, value);
+  }
+  if (key == "read") return take_read(value);
+  if (key == "read-exit") {
+    int code = 0;
+    if (!parse_code(value, &code) || code == 0) return "not an exit code from 1 to 255";
+    script_.read_exit = code;
+    return "";
   }
   if (key == "cpu") return take_use(value, FigureUnit::kCores, &draws_.cpu, &script_.cpu);
   if (key == "memory") return take_use(value, FigureUnit::kBytes, &draws_.memory, &script_.memory);
@@ -387,7 +415,7 @@ std::optional<Word> next_word(std::string_view* text) {
     word.closed = take_quoted(text, &word.value);
   } else if (text->starts_with('=')) {
     text->remove_prefix(1);
-    const size_t size = plain_value_size(*text, !word.key.starts_with("log"));
+    const size_t size = plain_value_size(*text, !word.key.starts_with("log") && word.key != "read");
     word.value = text->substr(0, size);
     text->remove_prefix(size);
   }
@@ -408,7 +436,8 @@ Script parse_script(std::string_view text, Script defaults, std::vector<std::str
   };
   while (const std::optional<Word> word = next_word(&text)) {
     std::string wrong;
-    const bool again = word->key != "log" && std::find(seen.begin(), seen.end(), word->key) != seen.end();
+    const bool many = word->key == "log" || word->key == "read";
+    const bool again = !many && std::find(seen.begin(), seen.end(), word->key) != seen.end();
     if (!word->closed) {
       wrong = "the quote is not closed";
     } else if (again) {

@@ -58,6 +58,12 @@ struct Draws {
   }
 };
 
+// A file of its image that a container reads, whole, at an age.
+struct ReadStep {
+  Duration at{0};
+  std::string path;  // from / on
+};
+
 struct Script {
   std::vector<int> exits;                  // exit code of each attempt, the last repeats; empty: runs until stopped
   Duration after{0};                       // how long an attempt runs; counts only when `exits` is not empty
@@ -75,6 +81,8 @@ struct Script {
   UseCurve pids;
   // emptyDir volumes by name, and what lies in them; ages count from the pod's start.
   std::vector<std::pair<std::string, UseCurve>> volumes;
+  std::vector<ReadStep> reads;                    // of each attempt, by age
+  int read_exit = 1;                              // exit code when one of them fails
   std::shared_ptr<const CommandLog> command_log;  // what the command line writes; null: the words above tell
   std::shared_ptr<const Draws> draws;             // null: nothing is left to chance
 
@@ -109,11 +117,13 @@ class ScriptReader {
   std::string take_volume(std::string_view volume, std::string_view value);
   std::string take_log(std::string_view key, std::string_view value);
   std::string take_crash(std::string_view key, std::string_view value);
+  std::string take_read(std::string_view value);
 
   Script script_;
   Draws draws_;
   const Histograms* histograms_;
   bool own_log_ = false;
+  bool own_reads_ = false;
 };
 
 // All words that ScriptReader takes, in the order of the documentation.

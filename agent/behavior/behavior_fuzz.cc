@@ -15,6 +15,7 @@ std::vector<std::string> fuzz_seeds() {
   return {"exit=1,1,0 after=5s stop=0 stop-after=2s ready=10s live=30s started=3s",
           "exit=odds(0:0.9, 1:0.1) after=exponential(30s, max=5m) crash=0.5 crash-after=uniform(1s,2s) crash-exit=9",
           "cpu=curve(0s:10%,1m:80%,10m:20%) memory=uniform(1Gi,2Gi) log=\"a \\\"b\\\" {n}\" log=c log-every=2s",
+          "read=0s:/a read=\"1m:/b c\" read=5s:/d read-exit=74",
           "0 10s 5\n10s 20s 7 # most\n60s 60s 1\n",
           "0.1 0.2 1e3\n",
           R"({"/etc/app.conf":"x=1\n","y":2})",

@@ -65,7 +65,7 @@ Script BehaviorRules::apply(int rule, Script defaults) const {
 
 bool BehaviorRules::tells_course(int rule) const {
   if (rule < 0) return false;
-  constexpr std::array<std::string_view, 5> kCourse = {"exit", "after", "stop", "stop-after", "crash"};
+  constexpr std::array<std::string_view, 6> kCourse = {"exit", "after", "stop", "stop-after", "crash", "read"};
   const auto& words = rules_[static_cast<size_t>(rule)].words;
   return std::any_of(words.begin(), words.end(), [&](const auto& word) {
     return std::find(kCourse.begin(), kCourse.end(), word.first) != kCourse.end();

@@ -40,7 +40,31 @@ TEST(Behavior, NonsenseKeepsTheDefaultAndIsNamed) {
   EXPECT_EQ(problems[4],
             "colour=red: unknown word; known are exit, after, stop, stop-after, ready, live, started, log, log-every, "
             "log-crash, crash, crash-after, crash-exit, crash-attempts, cpu, memory, storage, logs, inodes, pids, "
-            "volume:NAME");
+            "volume:NAME, read, read-exit");
+}
+
+TEST(Behavior, FilesThatAreRead) {
+  std::vector<std::string> problems;
+  const Script s =
+      parse_script(R"(read=1m:/b "read=0s:/c" read=2s:/a(1):x read="5s:/with blank" read-exit=74)", {}, &problems);
+  EXPECT_EQ(problems.size(), 1u);  // a quote before a word
+  ASSERT_EQ(s.reads.size(), 3u);
+  EXPECT_EQ(s.reads[0].path, "/a(1):x");
+  EXPECT_EQ(s.reads[1].path, "/with blank");
+  EXPECT_EQ(s.reads[2].at, seconds(60));
+  EXPECT_EQ(s.read_exit, 74);
+  problems.clear();
+  for (const char* bad : {"read=/a", "read=5s", "read=5s:a", "read=x:/a", "read-exit=0", "read-exit=256"}) {
+    const Script none = parse_script(bad, {}, &problems);
+    EXPECT_TRUE(none.reads.empty()) << bad;
+    EXPECT_EQ(none.read_exit, 1) << bad;
+  }
+  EXPECT_EQ(problems.size(), 6u);
+  EXPECT_EQ(problems.front(), "read=/a: AGE:PATH is expected, with a path from / on, e.g. read=30s:/data/weights");
+  // What a pod says goes over what a rule said.
+  Script rule;
+  rule.reads = {{seconds(1), "/rule"}};
+  EXPECT_EQ(parse_script("read=0s:/own", rule, nullptr).reads.size(), 1u);
 }
 
 TEST(Behavior, LogWordsMayBeQuoted) {

@@ -56,10 +56,10 @@ LogModel::LogModel(const agent::PodView& pod, const agent::ContainerView& contai
   } else if (every_ == Duration(0)) {
     first_lines_ = lines_.size();
   }
-  if (attempt.ended) end_at(attempt.finished, attempt.exit_code);
+  if (attempt.ended) end_at(attempt.finished, attempt.exit_code, attempt.last_words);
 }
 
-void LogModel::end_at(WallTime finished, int exit_code) {
+void LogModel::end_at(WallTime finished, int exit_code, std::string_view last_words) {
   if (ended_) return;
   finished_ = std::max(finished, started_);
   if (script_.command_log != nullptr) {
@@ -68,13 +68,17 @@ void LogModel::end_at(WallTime finished, int exit_code) {
     return;
   }
   before_end_ = running_lines(finished_);
-  make_last_words(exit_code);
+  make_last_words(exit_code, last_words);
   ended_ = true;
 }
 
-void LogModel::make_last_words(int exit_code) {
-  if (quiet_ || exit_code == kKilled) return;
+void LogModel::make_last_words(int exit_code, std::string_view told) {
   bad_end_ = exit_code != 0 && exit_code != kTerminated;
+  if (!told.empty()) {
+    last_words_ = split_lines(told);
+    return;
+  }
+  if (quiet_ || exit_code == kKilled) return;
   if (bad_end_ && !crash_.empty()) {
     last_words_ = split_lines(crash_);
   } else if (lines_.empty()) {

@@ -43,7 +43,8 @@ class LogModel {
   uint64_t before(WallTime t) const;
   bool ended() const { return ended_; }
   // The attempt has ended meanwhile.
-  void end_at(WallTime finished, int exit_code);
+  // `last_words`: AttemptView::last_words
+  void end_at(WallTime finished, int exit_code, std::string_view last_words = {});
 
  private:
   uint64_t running_lines(WallTime t) const;
@@ -51,7 +52,7 @@ class LogModel {
   std::string running_text(uint64_t n) const;
   std::string default_text(uint64_t n, WallTime at) const;
   std::string fill(std::string_view text, uint64_t n, WallTime at) const;
-  void make_last_words(int exit_code);
+  void make_last_words(int exit_code, std::string_view told);
   // What the command line has written, as far as anything at `t` needs it.
   const agent::CommandTape& tape(WallTime t) const;
   void play_to_the_end(int exit_code);

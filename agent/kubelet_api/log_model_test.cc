@@ -56,6 +56,19 @@ TEST(LogModel, WhatTheCommandLineWrites) {
   EXPECT_GE(model.begin(kStart + hours(30)), 36001u - 20001u);
 }
 
+TEST(LogModel, LastWordsThatTheScriptDoesNotTell) {
+  agent::PodView pod = test_pod(kStart);
+  LogModel model = model_of(pod);
+  model.end_at(kStart + seconds(6), 1, "/data/w: Input/output error");
+  const LogLine last = model.line(model.end(kStart + hours(1)) - 1);
+  EXPECT_EQ(last.text, "/data/w: Input/output error");
+  EXPECT_TRUE(last.err);
+  pod.containers[0].script.quiet = true;
+  LogModel quiet = model_of(pod);
+  quiet.end_at(kStart + seconds(6), 1, "/data/w: Input/output error");
+  EXPECT_EQ(quiet.end(kStart + hours(1)), 1u);
+}
+
 TEST(LogModel, HowACommandLineEnds) {
   using Lines = std::vector<std::string>;
   const std::string text =

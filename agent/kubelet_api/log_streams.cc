@@ -186,7 +186,7 @@ void LogStreams::looked(Stream& s, const std::vector<agent::PodView>& pods) {
   if (c == nullptr) return;
   for (const agent::AttemptView* attempt : {&c->current, &c->previous}) {
     if (!attempt->known || attempt->attempt != s.source.attempt) continue;
-    if (attempt->ended) s.model.end_at(attempt->finished, attempt->exit_code);
+    if (attempt->ended) s.model.end_at(attempt->finished, attempt->exit_code, attempt->last_words);
     return;
   }
   s.gone = true;

@@ -155,6 +155,7 @@ void Manager::adopt_run(Pod& pod, size_t index, const Json& status) {
       run.exit_code = script.exit_of(run.now.attempt);
       run.exit_due = host_.now() + std::max(script.after_of(run.now.attempt) - age, Duration(0));
     }
+    begin_reading(pod, index, age);
   } else if (const Json* terminated = kube::find_path(status, "state.terminated")) {
     run.now.state = RunState::kExited;
     run.now.end = read_end(*terminated, run.now.attempt);

@@ -18,6 +18,17 @@ namespace ghostfleet::agent {
 // Chosen by the manager; one for each pull that is on its way.
 using PullTicket = uint64_t;
 
+// Chosen by the manager; one for each read that is on its way.
+using ReadTicket = uint64_t;
+
+// What a container sees of a file that it reads.
+enum class ReadEnd : unsigned char {
+  kRead,
+  kNoSuchFile,   // ENOENT
+  kNotReadable,  // EISDIR, EINVAL: it is no regular file
+  kInputOutput   // EIO: what is needed of the image is not on the node, and cannot be had
+};
+
 // When a pull ends that only its puller can tell the end of.
 inline constexpr TimePoint kPullEndIsTold{INT64_MAX};
 
@@ -53,6 +64,11 @@ class ImagePuller {
   virtual void give_secrets(PullTicket, std::vector<std::string>) {}
   // The reference by digest, as container statuses tell it, of an image that is there; empty: one is made up.
   virtual std::string id_of(std::string_view) { return {}; }
+  // Reads a file of an image that is there from its begin to its end, links followed inside the image; of real() ones
+  // only. `image` as id_of() gave it, or by its name; `configs` as of give_secrets(). PodManager::on_image_read(ticket)
+  // tells the end, never inside this call.
+  virtual void begin_read(ReadTicket, std::string_view /*image*/, std::string_view /*path*/,
+                          std::vector<std::string> /*configs*/) {}
   // A container of an earlier agent runs from this image: it is there.
   virtual void adopt(std::string_view image, TimePoint now) = 0;
   // As it is now; nothing: images take no room.

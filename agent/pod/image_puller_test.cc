@@ -48,6 +48,12 @@ class ScriptedPuller final : public agent::ImagePuller {
     const auto it = ids.find(std::string(image));
     return it == ids.end() ? std::string() : it->second;
   }
+  void begin_read(agent::ReadTicket ticket, std::string_view image, std::string_view path,
+                  std::vector<std::string> configs) override {
+    reads.emplace_back(std::string(image) + " " + std::string(path));
+    read_tickets.push_back(ticket);
+    secrets = std::move(configs);
+  }
   std::optional<agent::DiskRoom> disk_room() override { return room; }
   void remove_unused(TimePoint) override {
     ++removals;
@@ -55,7 +61,8 @@ class ScriptedPuller final : public agent::ImagePuller {
   }
 
   std::set<std::string> images;
-  std::vector<std::string> begun, taken, adopted;
+  std::vector<std::string> begun, taken, adopted, reads;
+  std::vector<agent::ReadTicket> read_tickets;
   std::map<std::string, PullTicket> on_their_way;
   PullResult result{{}, seconds(3), 123456789};
   bool pulls_really = false;
@@ -331,6 +338,129 @@ TEST(ImageRules, AnImageOfARunningPodIsThereAfterARestart) {
   cluster.create(pod_of("b", "r.example/slow:1"));
   cluster.run_for(seconds(2));
   EXPECT_EQ(cluster.text("b", "status.phase"), "Running");
+}
+
+// Containers that read files of their images.
+class ImageReadTest : public ImagePullerTest {
+ protected:
+  ImageReadTest() {
+    puller_.pulls_really = true;
+    puller_.images = {"r.example/app:1"};
+    puller_.ids = {{"r.example/app:1", "r.example/app@sha256:1"}};
+  }
+  void create(const std::string& behavior, const std::string& restart = "Always") {
+    Json pod = pod_of("a", "r.example/app:1", behavior);
+    kube::set_path(pod, "spec.restartPolicy", kube::JsonString(restart));
+    cluster_.create(std::move(pod));
+  }
+  bool reads_come_to(size_t count) {
+    for (int i = 0; i < 60 && puller_.reads.size() < count; ++i) cluster_.run_for(seconds(1));
+    return puller_.reads.size() == count;
+  }
+  Json status() { return kube::get_array(*cluster_.pod("a"), "status.containerStatuses")->at(0); }
+  int64_t number(std::string_view path) { return kube::get_int(status(), path, -1); }
+  // Of the last read that was begun.
+  void tell(agent::ReadEnd end) { cluster_.manager().on_image_read(puller_.read_tickets.back(), end); }
+  std::string last_words(bool previous) {
+    const auto pods = cluster_.manager().describe({});
+    const agent::ContainerView& c = pods.at(0).containers.at(0);
+    return (previous ? c.previous : c.current).last_words;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Fidelity, ImageReadTest, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "full" : "light"; });
+
+TEST_P(ImageReadTest, FilesAreReadAtTheirAgesOneAfterTheOther) {
+  create("read=30s:/late read=0s:/first read=10s:/second exit=3 after=1m", "Never");
+  cluster_.run_for(seconds(5));
+  EXPECT_THAT(puller_.reads, ElementsAre("r.example/app@sha256:1 /first"));
+  cluster_.run_for(seconds(60));
+  EXPECT_THAT(puller_.reads, ElementsAre("r.example/app@sha256:1 /first")) << "it waits for the one before";
+  EXPECT_EQ(phase("a"), "Running") << "and does not end meanwhile";
+  tell(agent::ReadEnd::kRead);
+  cluster_.run_for(seconds(15));
+  ASSERT_EQ(puller_.reads.size(), 2u);
+  tell(agent::ReadEnd::kRead);
+  cluster_.run_for(seconds(10));
+  EXPECT_EQ(puller_.reads.size(), 2u);
+  cluster_.run_for(seconds(10));
+  ASSERT_EQ(puller_.reads.size(), 3u);
+  tell(agent::ReadEnd::kRead);
+  EXPECT_EQ(phase("a"), "Running");
+  cluster_.run_for(seconds(45));
+  EXPECT_EQ(phase("a"), "Failed");
+  EXPECT_EQ(number("state.terminated.exitCode"), 3);
+}
+
+TEST_P(ImageReadTest, AFileThatCannotBeReadEndsTheContainerAndItBacksOff) {
+  create("read=5s:/data/w read-exit=74");
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    ASSERT_TRUE(reads_come_to(static_cast<size_t>(attempt) + 1)) << attempt;
+    tell(agent::ReadEnd::kInputOutput);
+    cluster_.run_for(seconds(3));
+    EXPECT_EQ(last_words(attempt == 0), "/data/w: Input/output error")
+        << attempt;  // the first one starts again at once
+  }
+  for (int i = 0; i < 300 && waiting("a", "reason") != "CrashLoopBackOff"; ++i) {
+    cluster_.run_for(seconds(1));
+    tell(agent::ReadEnd::kInputOutput);
+  }
+  EXPECT_EQ(waiting("a", "reason"), "CrashLoopBackOff");
+  EXPECT_GE(number("restartCount"), 2);
+  EXPECT_EQ(number("lastState.terminated.exitCode"), 74);
+  EXPECT_THAT(cluster_.events("a"), Contains(HasSubstr("Back-off restarting failed container c")));
+}
+
+TEST_P(ImageReadTest, AnAnswerForAnAttemptThatIsOverChangesNothing) {
+  create("read=1s:/w exit=0 after=1h stop=0", "Never");
+  cluster_.run_for(seconds(5));
+  ASSERT_EQ(puller_.read_tickets.size(), 1u);
+  cluster_.remove("a", 1);
+  cluster_.run_for(seconds(10));
+  tell(agent::ReadEnd::kInputOutput);
+  cluster_.manager().on_image_read(12345, agent::ReadEnd::kRead);
+  cluster_.run_for(seconds(10));
+  EXPECT_EQ(cluster_.pod("a"), nullptr);
+}
+
+TEST_P(ImageReadTest, ARestartOfTheAgentGoesOnWithWhatIsStillToBeRead) {
+  create("read=5s:/early read=1m:/late");
+  ASSERT_TRUE(reads_come_to(1));
+  tell(agent::ReadEnd::kRead);
+  cluster_.run_for(seconds(20));
+  cluster_.restart_agent();
+  ASSERT_TRUE(reads_come_to(2));
+  EXPECT_EQ(puller_.reads.back(), "r.example/app@sha256:1 /late");
+  tell(agent::ReadEnd::kNoSuchFile);
+  cluster_.run_for(seconds(3));
+  EXPECT_EQ(last_words(true), "/late: No such file or directory");
+  EXPECT_EQ(number("restartCount"), 1);
+}
+
+TEST_P(ImageReadTest, AReadHasThePodsSecretsAsTheyAreNow) {
+  Json pod = pod_of("a", "r.example/app:1", "read=1s:/w");
+  kube::set_path(pod, "spec.imagePullSecrets", kube::parse_json(R"([{"name":"one"},{"name":"gone"}])").value());
+  cluster_.put_object("secrets", pull_secret("one", "kubernetes.io/dockerconfigjson", ".dockerconfigjson", "{}"));
+  cluster_.create(std::move(pod));
+  ASSERT_TRUE(reads_come_to(1));
+  if (GetParam()) {
+    EXPECT_THAT(*puller_.secrets, ElementsAre("{}", ""));
+  }
+  tell(agent::ReadEnd::kInputOutput);
+  cluster_.put_object("secrets",
+                      pull_secret("one", "kubernetes.io/dockerconfigjson", ".dockerconfigjson", "{\"new\":1}"));
+  ASSERT_TRUE(reads_come_to(2));
+  if (GetParam()) {
+    EXPECT_THAT(*puller_.secrets, ElementsAre("{\"new\":1}", ""));
+  }
+}
+
+TEST_P(ImageReadTest, ImagesThatAreNotReallyPulledAreNotRead) {
+  puller_.pulls_really = false;
+  create("read=1s:/w");
+  cluster_.run_for(minutes(1));
+  EXPECT_TRUE(puller_.reads.empty());
+  EXPECT_EQ(phase("a"), "Running");
 }
 
 }  // namespace

@@ -305,6 +305,7 @@ void Manager::on_response(Tag tag, const ApiResponse& response) {
     case Call::kVariable: on_variable_answer(*pod, index, response); break;
     case Call::kNode: on_fresh_node(*pod, response); break;
     case Call::kPullSecret: on_pull_secret(*pod, index, response); break;
+    case Call::kReadSecret: on_read_secret(*pod, index, response); break;
     case Call::kMirrorCreate: on_mirror_answer(*pod, false, response); break;
     case Call::kMirrorDelete: on_mirror_answer(*pod, true, response); break;
     case Call::kClaim: on_claim_answer(*pod, response); break;

@@ -1,9 +1,9 @@
 // Manager: the PodManager of one node. Its parts, by file: manager.cc (doors, table of pods), adopting.cc (pods
-// of an earlier agent), worker.cc (the sync of a kubelet: what to kill and what to start), connecting.cc (addresses of
-// sandboxes), claiming.cc (claims of devices), starting.cc (image, objects, creation of one container), hooks.cc,
-// probing.cc, stopping.cc, restarting.cc (all containers at once), resizing.cc (a changed spec), preempting.cc,
-// mounting.cc, sending.cc (status and deletion), telling.cc (events), timing.cc (what is due), admitting.cc,
-// evicting.cc (pods that use too much), holding.cc (devices), mirroring.cc (static pods).
+// of an earlier agent), worker.cc (the sync of a kubelet: what to kill and what to start), reading.cc (files of
+// images), connecting.cc (addresses of sandboxes), claiming.cc (claims of devices), starting.cc (image, objects,
+// creation of one container), hooks.cc, probing.cc, stopping.cc, restarting.cc (all containers at once), resizing.cc (a
+// changed spec), preempting.cc, mounting.cc, sending.cc (status and deletion), telling.cc (events), timing.cc (what is
+// due), admitting.cc, evicting.cc (pods that use too much), holding.cc (devices), mirroring.cc (static pods).
 //
 // How it works: every pod has some moments at which something happens to it (`..._due`). The manager keeps the earliest
 // of each pod, arms ONE timer for the earliest of all, and lets advance() play what is due, in order. A status is
@@ -12,6 +12,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 
 #include "agent/pod/admission.h"
 #include "agent/pod/images.h"
@@ -42,6 +43,7 @@ class Manager final : public PodManager {
   void on_response(Tag tag, const ApiResponse& response) override;
   void on_timer(Tag tag) override;
   void on_image_pulled(PullTicket ticket) override;
+  void on_image_read(ReadTicket ticket, ReadEnd end) override;
   void on_images_changed() override;
   std::vector<PodView> describe(const PodPick& pick) const override;
   size_t pod_count() const override { return count_; }
@@ -64,7 +66,8 @@ class Manager final : public PodManager {
     kMirrorCreate,
     kMirrorDelete,
     kOrphan,
-    kClaim
+    kClaim,
+    kReadSecret
   };
 
   // manager.cc
@@ -170,6 +173,14 @@ class Manager final : public PodManager {
   void create_container(Pod& pod, size_t index);
   Start fail(Pod& pod, size_t index, Why why, Duration delay, uint8_t detail = 0);
   Duration error_delay();
+
+  // reading.cc
+  void begin_reading(Pod& pod, size_t index, Duration age);
+  void read_next(Pod& pod, size_t index);
+  void send_read(Pod& pod, size_t index, std::vector<std::string> configs);
+  void on_read_secret(Pod& pod, size_t index, const ApiResponse& response);
+  void read_ended(Pod& pod, size_t index, ReadEnd end);
+  static std::string_view last_words(const Pod& pod, size_t index, uint32_t attempt);
 
   // probing.cc
   static bool passes(const Script& script, const ProbeSpec& probe, Duration age);
@@ -374,6 +385,8 @@ class Manager final : public PodManager {
   std::unique_ptr<Monitoring> monitoring_;
   // Expires with this object: answers of device plugins may come later.
   std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);
+  std::map<ReadTicket, std::string> reads_;  // to the uid of the pod
+  ReadTicket last_read_ = 0;
   std::unique_ptr<ClaimCache> claims_;  // once a pod has one
   std::vector<StrangeMirror> strange_mirrors_;
   std::vector<kube::Json> waiting_static_;  // until an earlier one of their name is gone

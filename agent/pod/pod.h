@@ -13,6 +13,7 @@
 
 #include "agent/dra/claims.h"
 #include "agent/pod/backoff.h"
+#include "agent/pod/image_puller.h"
 #include "agent/pod/pod_template.h"
 #include "agent/pod/probe_tally.h"
 #include "base/clock.h"
@@ -97,6 +98,17 @@ struct Probing {
   std::array<TimePoint, kProbeKinds> counted{kNever, kNever, kNever};
 };
 
+// Where a container is with the files that its script says it reads; of one attempt.
+struct Reading {
+  TimePoint due = kNever;  // of the next one
+  TimePoint begun;         // ages count from here: what a read took is no time for the container
+  size_t next = 0;         // of Script::reads
+  ReadTicket ticket = 0;   // of the one that is on its way; 0: none
+  TimePoint asked;
+  bool wants_secrets = false;  // it waits for what the pull secrets say
+  TimePoint held = kNever;     // when the container would have ended if it had not to wait
+};
+
 struct ContainerRun {
   Look now;    // the truth
   Look shown;  // as the last status says it
@@ -123,6 +135,7 @@ struct ContainerRun {
   bool devices_ready = false;  // told in this pass
   Backoff backoff, image_backoff;
   TimePoint pull_began, pull_failed_at;
+  std::unique_ptr<Reading> reading;       // while it runs, when it reads files of its image
   std::unique_ptr<Probing> probing;       // while it runs, when it has probes
   std::unique_ptr<ProbeTallies> tallied;  // of all attempts, as far as probing->counted says
 };
@@ -250,6 +263,12 @@ struct SecretFetch {
   std::vector<std::string> configs;  // the same; empty: it is of no use
 };
 
+// Why an attempt of a container ended that could not read: the line that it wrote.
+struct ReadFailure {
+  uint32_t container = 0, attempt = 0;
+  std::string line;
+};
+
 // What few pods need.
 struct Extras {
   // Attempts taken over from an earlier agent, and their ids, by container; an empty id is one we would make up too.
@@ -273,6 +292,8 @@ struct Extras {
   std::vector<std::pair<uint32_t, std::string>> pull_errors;  // of the last try that failed, by container
   std::vector<std::pair<uint32_t, std::string>> image_ids;    // of images that were really pulled, by container
   std::unique_ptr<SecretFetch> secrets;
+  std::unique_ptr<SecretFetch> read_secrets;  // the same for reads
+  std::vector<ReadFailure> read_failures;     // of the last two attempts of each container
 
   void set_image_id(uint32_t container, std::string id) {
     std::erase_if(image_ids, [container](const auto& one) { return one.first == container; });

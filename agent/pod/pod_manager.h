@@ -147,6 +147,8 @@ class PodManager {
   virtual void on_timer(Tag tag) = 0;
   // A pull whose end only its puller could tell is over.
   virtual void on_image_pulled(PullTicket ticket) = 0;
+  // A file of an image was read, or cannot be.
+  virtual void on_image_read(ReadTicket ticket, ReadEnd end) = 0;
   // What lies on the disk of the images has changed: the node may be short of it.
   virtual void on_images_changed() = 0;
 

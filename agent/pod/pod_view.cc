@@ -70,6 +70,8 @@ PodView Manager::view_of(const Pod& pod) const {
     v.containers.push_back(container_view(pod, i, *options_));
     v.containers.back().probes = tallies_of(pod, i);
     v.containers.back().use = use_of(pod, i);
+    for (AttemptView* attempt : {&v.containers.back().current, &v.containers.back().previous})
+      attempt->last_words = last_words(pod, i, attempt->attempt);
     if (node_.devices == nullptr || pod.spec->containers[i].devices.empty()) continue;
     v.containers.back().devices = node_.devices->held(pod.uid(), pod.spec->containers[i].name);
     v.containers.back().given = node_.devices->response_of(pod.uid(), pod.spec->containers[i].name);

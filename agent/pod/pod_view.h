@@ -26,6 +26,7 @@ struct AttemptView {
   uint32_t attempt = 0;  // 0 is the first
   WallTime started, finished;
   int32_t exit_code = 0;
+  std::string last_words = {};  // that its script does not tell; empty: those of the script
 };
 
 struct ContainerView {

@@ -40,6 +40,7 @@ void Manager::end_reset(Pod& pod) {
     run.script_from = attempt;
     run.reason = Why::kRestartingAll;
     run.probing.reset();
+    run.reading.reset();
     run.fresh = run.unhealthy = false;
     run.exit_due = kNever;
     run.backoff = {};

@@ -234,6 +234,7 @@ void Manager::create_container(Pod& pod, size_t index) {
   run.reason = Why::kNone;
   run.unhealthy = run.image_ready = run.objects_ready = false;
   run.exit_due = kNever;
+  if (images_.real()) pod.more().set_image_id(static_cast<uint32_t>(index), images_.id_of(spec.image));
   draw_script(pod, index);
   const Script& script = script_of(pod, index);
   const uint32_t line = script_line(pod, index);
@@ -246,10 +247,10 @@ void Manager::create_container(Pod& pod, size_t index) {
     run.exit_due = host_.now() + kBadDevicesTake;
     run.exit_code = 1;
   }
+  begin_reading(pod, index, Duration(0));
   ++pod.pass_made;
   run.made_of.reset();
   run.image_hash = static_cast<uint32_t>(hash_text(spec.image));
-  if (images_.real()) pod.more().set_image_id(static_cast<uint32_t>(index), images_.id_of(spec.image));
   pod.ever_started |= !spec.init && !spec.ephemeral;
   pod.pass_changed = true;
   tell(pod, false, "Created", "Container created", static_cast<int>(index));

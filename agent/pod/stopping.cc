@@ -144,6 +144,7 @@ void Manager::finish(Pod& pod) {
   }
   for (ContainerRun& run : pod.runs) {
     run.probing.reset();
+    run.reading.reset();
     run.exit_due = kNever;
   }
   // Whom the node itself has ended shows what is lost a look later.

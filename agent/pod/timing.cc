@@ -39,6 +39,7 @@ TimePoint Manager::due_of(const Pod& pod) const {
   if (is_static(pod)) due = std::min(due, pod.extras->mirror->retry);
   for (const ContainerRun& run : pod.runs) {
     due = std::min(due, run.exit_due);
+    if (run.reading != nullptr) due = std::min(due, run.reading->due);
     if (run.probing == nullptr) continue;
     for (const TimePoint t : run.probing->due) due = std::min(due, t);
   }
@@ -119,6 +120,11 @@ bool Manager::play_next(Pod& pod, TimePoint now) {
       probe(pod, i, static_cast<ProbeKind>(kind));
       return true;
     }
+  }
+  for (size_t i = 0; i < pod.runs.size(); ++i) {
+    if (pod.runs[i].reading == nullptr || pod.runs[i].reading->due > due) continue;
+    read_next(pod, i);
+    return true;
   }
   const auto take = [&](TimePoint& at) { return at <= due ? (at = kNever, true) : false; };
   if (take(pod.work_due)) {

@@ -47,6 +47,7 @@ void Manager::container_exits(Pod& pod, size_t index) {
   ContainerRun& run = pod.runs[index];
   const TimePoint due = run.exit_due;
   run.exit_due = kNever;
+  run.reading.reset();
   if (run.now.state != RunState::kRunning) return;
   const TimePoint beat = run.probing != nullptr ? run.probing->ready_base : TimePoint();
   end_probing(pod, index, due);

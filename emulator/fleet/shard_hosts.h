@@ -74,6 +74,7 @@ class Shard::PodHost final : public agent::Host, public agent::NodeListener, pub
   }
   // PullHost (shard_images.cc)
   void pull_ended(agent::PullTicket ticket) override;
+  void image_read(agent::ReadTicket ticket, agent::ReadEnd end) override;
   bool image_in_use(std::string_view image) override;
   void node_warning(std::string_view reason, const std::string& message) override;
   void images_changed() override;

@@ -75,6 +75,11 @@ void Shard::PodHost::pull_ended(agent::PullTicket ticket) {
   shard_.count_pods(pods);
 }
 
+void Shard::PodHost::image_read(agent::ReadTicket ticket, agent::ReadEnd end) {
+  NodePods& pods = shard_.pods_of(row_);
+  if (pods.manager) pods.manager->on_image_read(ticket, end);
+}
+
 bool Shard::PodHost::image_in_use(std::string_view image) {
   const NodePods& pods = shard_.pods_of(row_);
   return pods.manager && pods.manager->uses_image(image);

@@ -54,17 +54,24 @@ void add_names(const image::ImageRecord& record, agent::NodeImage* out) {
 Result<std::unique_ptr<StorePuller>> StorePuller::open(const ImageStoreOptions& options, EventLoop& loop) {
   auto store = image::ContentStore::open(options.folder, image::ContentStore::Lock::kShared);
   if (!store.ok()) return store.error();
-  auto source = std::make_unique<image::RegistrySource>(store->get(), options.pull, options.plain_http);
-  return create(std::move(*store), std::move(source), options.limits, loop);
+  const auto file = std::make_shared<image::UsersFile>(options.docker_config, options.pull.registry.credentials);
+  const image::UserSource users = [file] { return file->read(); };
+  auto source = std::make_unique<image::RegistrySource>(store->get(), options.pull, options.plain_http, users);
+  auto reader =
+      std::make_unique<image::ImageReader>(store->get(), options.pull, options.plain_http, users, options.reads);
+  return create(std::move(*store), std::move(source), options.limits, loop, std::move(reader));
 }
 
 Result<std::unique_ptr<StorePuller>> StorePuller::create(std::unique_ptr<image::ContentStore> store,
                                                          std::unique_ptr<image::ImageSource> source,
-                                                         image::PullLimits limits, EventLoop& loop) {
+                                                         image::PullLimits limits, EventLoop& loop,
+                                                         std::unique_ptr<image::ImageReader> reader) {
   auto records = store->images();
   if (!records.ok()) return records.error().with_context("image store");
-  std::unique_ptr<StorePuller> out(new StorePuller(std::move(store), std::move(source), limits, loop));
+  std::unique_ptr<StorePuller> out(
+      new StorePuller(std::move(store), std::move(source), std::move(reader), limits, loop));
   for (image::ImageRecord& record : *records) {
+    if (out->reader_) out->reader_->fetch_rest(record, {});
     std::string name = record.reference;
     out->images_.insert_or_assign(std::move(name), std::move(record));
   }
@@ -72,14 +79,16 @@ Result<std::unique_ptr<StorePuller>> StorePuller::create(std::unique_ptr<image::
 }
 
 StorePuller::StorePuller(std::unique_ptr<image::ContentStore> store, std::unique_ptr<image::ImageSource> source,
-                         image::PullLimits limits, EventLoop& loop)
+                         std::unique_ptr<image::ImageReader> reader, image::PullLimits limits, EventLoop& loop)
     : loop_(loop),
       store_(std::move(store)),
       source_(std::move(source)),
+      reader_(std::move(reader)),
       pool_(std::make_unique<image::PullPool>(source_.get(), limits)) {}
 
 StorePuller::~StorePuller() {
   pool_.reset();  // nothing is posted any more
+  reader_.reset();
   *alive_ = false;
 }
 
@@ -101,9 +110,10 @@ const image::ImageRecord* StorePuller::find(std::string_view image) {
 
 bool StorePuller::present(std::string_view image, TimePoint) { return find(image) != nullptr; }
 
-void StorePuller::give_secrets(agent::PullTicket ticket, std::vector<std::string> configs) {
-  std::vector<image::DockerConfig>& users = secrets_[ticket];
-  users.clear();
+namespace {
+
+std::vector<image::DockerConfig> parse_configs(const std::vector<std::string>& configs) {
+  std::vector<image::DockerConfig> users;
   for (const std::string& text : configs) {
     if (text.empty()) continue;
     auto config = image::DockerConfig::parse(text);
@@ -113,6 +123,37 @@ void StorePuller::give_secrets(agent::PullTicket ticket, std::vector<std::string
       log_warn("image", "a pull secret that cannot be read is passed over");
     }
   }
+  return users;
+}
+
+// `status` of a read.
+agent::ReadEnd read_end(const Status& status) {
+  if (status.ok()) return agent::ReadEnd::kRead;
+  if (status.code() == Code::kNotFound) return agent::ReadEnd::kNoSuchFile;
+  return status.code() == Code::kInvalidArgument ? agent::ReadEnd::kNotReadable : agent::ReadEnd::kInputOutput;
+}
+
+}  // namespace
+
+void StorePuller::give_secrets(agent::PullTicket ticket, std::vector<std::string> configs) {
+  secrets_[ticket] = parse_configs(configs);
+}
+
+void StorePuller::begin_read(agent::ReadTicket ticket, std::string_view image, std::string_view path,
+                             std::vector<std::string> configs) {
+  const image::ImageRecord* record = find(image);
+  auto done = [this, alive = alive_, ticket](Status status) {
+    loop_.post([this, alive, ticket, status = std::move(status)] {
+      if (*alive) read_ended(ticket, status);
+    });
+  };
+  if (record == nullptr || !reader_)
+    return done(Status(Code::kDataLoss, fmt::format("image {} is not in the store", image)));
+  reader_->submit({*record, std::string(path), parse_configs(configs)}, std::move(done));
+}
+
+void StorePuller::read_ended(agent::ReadTicket ticket, const Status& status) {
+  host_->image_read(ticket, read_end(status));
 }
 
 TimePoint StorePuller::begin(agent::PullTicket ticket, std::string_view image, TimePoint) {
@@ -130,6 +171,7 @@ TimePoint StorePuller::begin(agent::PullTicket ticket, std::string_view image, T
     return agent::kPullEndIsTold;
   }
   std::string name = reference->to_string();
+  used_[ticket] = users;
   auto done = [this, alive = alive_, ticket, name](image::PullOutcome outcome) {
     loop_.post([this, alive, ticket, name, outcome = std::move(outcome)] {
       if (*alive) ended(ticket, name, outcome);
@@ -152,8 +194,11 @@ void StorePuller::take(const std::string& image, image::ImageRecord record) {
 void StorePuller::ended(agent::PullTicket ticket, const std::string& image, image::PullOutcome outcome) {
   agent::PullResult& result = results_[ticket];
   result = {{}, outcome.own, 0};
+  std::vector<image::DockerConfig> users;
+  if (const auto it = used_.find(ticket); it != used_.end()) users = std::move(used_.extract(it).mapped());
   if (outcome.image.ok()) {
     result.size_bytes = static_cast<int64_t>(outcome.image->size);
+    if (reader_) reader_->fetch_rest(*outcome.image, std::move(users));
     take(image, std::move(*outcome.image));
     host_->images_changed();
   } else if (outcome.over_rate) {

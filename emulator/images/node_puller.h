@@ -35,6 +35,8 @@ class PullHost {
   // A pull that was begun has ended; the puller keeps the result until it is taken. Never called from begin() or
   // end().
   virtual void pull_ended(agent::PullTicket ticket) = 0;
+  // A read that was begun has ended; never called from begin_read().
+  virtual void image_read(agent::ReadTicket, agent::ReadEnd) {}
   // Whether a container, running or ended, is of this image (named with registry and tag).
   virtual bool image_in_use(std::string_view image) = 0;
   // A Warning about the Node object.

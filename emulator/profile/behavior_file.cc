@@ -70,14 +70,15 @@ void read_match(ObjectReader reader, agent::BehaviorMatch* out) {
   reader.finish();
 }
 
-// The values of one field as words: a text or number is one; a list of log lines is several, one of exit codes one.
+// The values of one field as words: a text or number is one; a list of log lines or reads is several, one of exit codes
+// one.
 std::vector<std::string> values_of(ObjectReader* reader, const std::string& word, const std::string& field) {
   const Json* value = reader->value(field);
   if (value == nullptr) return {};
   if (auto text = scalar_text(*value)) return {*text};
-  if (value->is_array() && (word == "exit" || word == "log")) {
+  if (value->is_array() && (word == "exit" || word == "log" || word == "read")) {
     std::vector<std::string> list = reader->text_list(field);
-    if (word == "log") return list;
+    if (word != "exit") return list;
     return {fmt::format("{}", fmt::join(list, ","))};
   }
   if (value->is_object() && word == "exit") {
@@ -87,8 +88,8 @@ std::vector<std::string> values_of(ObjectReader* reader, const std::string& word
   }
   const std::string_view right = word == "exit"
                                      ? "a code, a list of codes, or a mapping {code: probability} is expected"
-                                 : word == "log" ? "a text or a list of texts is expected"
-                                                 : "a text or a number is expected";
+                                 : word == "log" || word == "read" ? "a text or a list of texts is expected"
+                                                                   : "a text or a number is expected";
   reader->complain(field, kube::to_json(*value).substr(0, 60), right);
   return {};
 }

@@ -1,10 +1,19 @@
-"""G7: image pulls by the model (docs/images.md), from pods in the API to events, metrics and the images of nodes. Inputs in tests/data/cases."""
+"""G7: image pulls by the model (docs/images.md), from pods in the API to events, metrics and the images of nodes, and files that are read lazily
+(docs/image-pull.md). Inputs in tests/data/cases."""
+import base64
+import json
 import os
+import random
 import re
+import sys
 import time
 import urllib.request
 
 from case_support import NODES, PODS, case, seconds
+from token_registry import TokenRegistry
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from image_makers import make_soci_layer, push_soci  # noqa: E402
 
 HEAD = "apiVersion: ghostfleet.dev/v1alpha1\nkind: Images\nspec:\n"
 
@@ -188,6 +197,83 @@ def c061(t):
     assert len(t.events("once", "Pulling")) == 1 and t.events("once", "Pulling")[0]["count"] == 1
     t.post("/api/v1/namespaces/default/configmaps", {"metadata": {"name": "missing"}, "data": {"x": "1"}})
     t.wait("both run", lambda: all(t.pod(n)["status"]["phase"] == "Running" for n in ("always", "once")), 40)
+
+
+SECRETS = "/api/v1/namespaces/default/secrets"
+
+
+def pull_secret(registry):
+    config = json.dumps({"auths": {registry.host: {"username": registry.user, "password": registry.password}}})
+    return {"metadata": {"name": "pull"}, "type": "kubernetes.io/dockerconfigjson", "data": {".dockerconfigjson": base64.b64encode(config.encode()).decode()}}
+
+
+def reading_pod(name, registry, behavior, node):
+    out = pod(name, registry.host + "/team/weights:v1", node)
+    out["metadata"]["annotations"] = {"behavior.ghostfleet.dev/c": behavior}
+    out["spec"]["imagePullSecrets"] = [{"name": "pull"}]
+    return out
+
+
+@case("C065")
+def c065(t):
+    """The registry refuses before a container reads a file that was never fetched: it crash-loops and recovers with fresh credentials; who has all runs on."""
+    rnd = random.Random(65)
+    layer, ztoc = make_soci_layer({f"data/{i}": rnd.randbytes(1 << 20) for i in range(6)}, span=1 << 20)
+    with TokenRegistry("me", "first") as registry:
+        push_soci(registry, "team/weights", "v1", [(layer, ztoc)])
+        t.post(SECRETS, pull_secret(registry))
+        lazy = ("--image-puller", "lazy", "--image-platform", "linux/amd64", "--image-insecure-registry", registry.host)
+        store = {node: os.path.join(t.p.home, node) for node in ("n-a", "n-b")}
+        start = {"n-a": lambda: t.agent("n-a", "--image-store", store["n-a"], *lazy, "--no-image-background-fetch"),
+                 "n-b": lambda: t.agent("n-b", "--image-store", store["n-b"], *lazy, "--image-background-fetch-delay", "0s")}
+        agents = {node: run() for node, run in start.items()}
+        t.wait("both nodes Ready", lambda: all(t.node_is(n, "True") for n in store), 30)
+        for name in ("a", "b"):
+            t.post(PODS, reading_pod(name, registry, "read=0s:/data/0 read=8s:/data/5", f"n-{name}"))
+        t.wait("both run", lambda: all(t.pod(n)["status"]["phase"] == "Running" for n in ("a", "b")), 20)
+        spans = lambda node: sum(len(files) for _, _, files in os.walk(os.path.join(store[node], "spans")))
+        t.wait("b's image is all there", lambda: spans("n-b") == 7, 10)  # six files and the end of the tar
+        assert 1 <= spans("n-a") <= 2, spans("n-a")
+        before = len(registry.requests)
+        registry.state = "refusing"
+        status = lambda name: t.pod(name)["status"]["containerStatuses"][0]
+        ended = lambda name: status(name).get("lastState", {}).get("terminated") or status(name)["state"].get("terminated")
+        t.wait("a's container ends", lambda: ended("a"), 20)
+        assert ended("a")["exitCode"] == 1 and ended("a")["reason"] == "Error", ended("a")
+
+        def words():
+            code, text = t.p.request("GET", f"{PODS}/a/log?previous=true", raw=True)
+            return code == 200 and text.decode().rstrip().endswith("/data/5: Input/output error")
+        t.wait("its log says why", words, 20)
+        # CrashLoopBackOff itself shows with the sync that follows, a minute later.
+        t.wait("it backs off", lambda: status("a")["restartCount"] == 1 and t.events("a", "BackOff"), 30)
+        # With its token, without one; then it is known that there is none.
+        assert len(registry.requests) - before <= 1 + status("a")["restartCount"] + 1, registry.requests[before:]
+        assert t.node_is("n-a", "True")
+        assert status("b")["restartCount"] == 0 and status("b")["ready"], status("b")
+        # The agents come back without the registry, and nothing is lost.
+        registry.state = "expired"
+        restarts, tokens = status("a")["restartCount"], registry.count("/token")
+        for agent in agents.values():
+            agent.terminate()
+            agent.wait(20)
+        for run in start.values():
+            run()
+        t.wait("both nodes Ready again", lambda: all(t.node_is(n, "True") for n in store), 30)
+        t.wait("a is tried again", lambda: status("a")["restartCount"] > restarts, 40)
+        t.wait("and fails again", lambda: not status("a")["state"].get("running"), 30)
+        assert status("b")["restartCount"] == 0 and t.running("b"), status("b")
+        # One try to log in for each failure.
+        tried = status("a")["restartCount"] - restarts + 1
+        assert 1 <= registry.count("/token") - tokens <= tried, (registry.count("/token") - tokens, tried)
+        # A new password, in the Secret alone: the next container can read.
+        registry.state, registry.generation, registry.password = "open", 2, "second"
+        t.patch(f"{SECRETS}/pull", {"data": pull_secret(registry)["data"]})
+        restarts = status("a")["restartCount"]
+        t.wait("a runs anew", lambda: status("a")["restartCount"] == restarts + 1 and status("a")["state"].get("running"), 90)
+        t.wait("what it reads has come", lambda: spans("n-a") > 2, 20)
+        t.wait("a stays", lambda: time.time() - seconds(status("a")["state"]["running"]["startedAt"]) > 15, 20)
+        assert status("a")["restartCount"] == restarts + 1 and status("b")["restartCount"] == 0
 
 
 @case("C066")
