@@ -211,7 +211,58 @@ Result<ResourceDevices> decode_resource_devices(std::string_view bytes) {
   return f.result(std::move(out));
 }
 
-// PodResources{1 name, 2 namespace, 3 containers{1 name, 2 devices}}
+// DynamicResource{2 claim_name, 3 claim_namespace, 4 claim_resources{1 cdi_devices{1 name}, 2 driver_name, 3 pool_name,
+// 4 device_name}}
+void append_claims(uint32_t number, const std::vector<DynamicResource>& claims, std::string* out) {
+  for (const DynamicResource& claim : claims) {
+    kube::append_message_field(number, out, [&] {
+      append_text(2, claim.claim, out);
+      append_text(3, claim.ns, out);
+      for (const ClaimedDevice& device : claim.devices) {
+        kube::append_message_field(4, out, [&] {
+          for (const std::string& name : device.cdi_names)
+            kube::append_message_field(1, out, [&] { append_text(1, name, out); });
+          append_text(2, device.driver, out);
+          append_text(3, device.pool, out);
+          append_text(4, device.device, out);
+        });
+      }
+    });
+  }
+}
+
+Result<std::string> decode_cdi_name(std::string_view bytes) {
+  Fields f(bytes);
+  std::string name;
+  while (f.next()) f.text(1, &name);
+  return f.result(std::move(name));
+}
+
+Result<ClaimedDevice> decode_claimed_device(std::string_view bytes) {
+  Fields f(bytes);
+  ClaimedDevice out;
+  while (f.next()) {
+    f.message(1, decode_cdi_name, [&](std::string name) { out.cdi_names.push_back(std::move(name)); });
+    f.text(2, &out.driver);
+    f.text(3, &out.pool);
+    f.text(4, &out.device);
+  }
+  return f.result(std::move(out));
+}
+
+Result<DynamicResource> decode_claim(std::string_view bytes) {
+  Fields f(bytes);
+  DynamicResource out;
+  while (f.next()) {
+    f.text(2, &out.claim);
+    f.text(3, &out.ns);
+    f.message(4, decode_claimed_device, [&](ClaimedDevice device) { out.devices.push_back(std::move(device)); });
+  }
+  return f.result(std::move(out));
+}
+
+// PodResources{1 name, 2 namespace, 3 containers{1 name, 2 devices, 5 dynamic_resources}}. A node that pins neither
+// CPUs nor memory, as a kubelet whose managers have policy none, leaves 3 and 4 out.
 void append_pod(uint32_t number, const PodResources& pod, std::string* out) {
   kube::append_message_field(number, out, [&] {
     append_text(1, pod.name, out);
@@ -220,6 +271,7 @@ void append_pod(uint32_t number, const PodResources& pod, std::string* out) {
       kube::append_message_field(3, out, [&] {
         append_text(1, container.name, out);
         append_devices(2, container.devices, out);
+        append_claims(5, container.claims, out);
       });
     }
   });
@@ -231,6 +283,7 @@ Result<ContainerResources> decode_container_resources(std::string_view bytes) {
   while (f.next()) {
     f.text(1, &out.name);
     f.message(2, decode_resource_devices, [&](ResourceDevices d) { out.devices.push_back(std::move(d)); });
+    f.message(5, decode_claim, [&](DynamicResource claim) { out.claims.push_back(std::move(claim)); });
   }
   return f.result(std::move(out));
 }

@@ -81,9 +81,21 @@ struct ResourceDevices {
   uint64_t numa_nodes = 0;  // bits; 0: none told
   friend bool operator==(const ResourceDevices&, const ResourceDevices&) = default;
 };
+// A device that a container has by a ResourceClaim, and the claim with all of its devices.
+struct ClaimedDevice {
+  TextList cdi_names;
+  std::string driver, pool, device;
+  friend bool operator==(const ClaimedDevice&, const ClaimedDevice&) = default;
+};
+struct DynamicResource {
+  std::string claim, ns;
+  std::vector<ClaimedDevice> devices;
+  friend bool operator==(const DynamicResource&, const DynamicResource&) = default;
+};
 struct ContainerResources {
   std::string name;
   std::vector<ResourceDevices> devices;
+  std::vector<DynamicResource> claims;
   friend bool operator==(const ContainerResources&, const ContainerResources&) = default;
 };
 struct PodResources {

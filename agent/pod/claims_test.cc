@@ -112,6 +112,22 @@ TEST_P(ClaimsTest, AClaimIsReadOnceAndItsDevicesAreTold) {
                          R"("k8s.gpu.nvidia.com/device=gpu-3"}]}])");
 }
 
+TEST_P(ClaimsTest, WhatPodResourcesTellOfIt) {
+  put_claim("one", {kA}, {{"r", "gpu-2"}, {"s", "gpu-3"}});
+  create("a", kOne, R"([{"name":"gpus","request":"r"}])");
+  cluster_.run_for(seconds(10));
+  const auto claims = cluster_.manager().describe({}).at(0).containers.at(0).claims;
+  ASSERT_EQ(claims.size(), 1u);
+  EXPECT_EQ(claims[0].claim, "one");
+  EXPECT_EQ(claims[0].ns, "default");
+  ASSERT_EQ(claims[0].devices.size(), 2u) << "the whole claim, as by a kubelet";
+  EXPECT_EQ(claims[0].devices[0].driver, "gpu.nvidia.com");
+  EXPECT_EQ(claims[0].devices[0].device, "gpu-2");
+  EXPECT_THAT(claims[0].devices[0].cdi_names, ElementsAre("k8s.gpu.nvidia.com/device=gpu-2"));
+  EXPECT_THAT(claims[0].devices[1].cdi_names,
+              ElementsAre("k8s.gpu.nvidia.com/device=gpu-2", "k8s.gpu.nvidia.com/device=gpu-3"));
+}
+
 TEST_P(ClaimsTest, ARequestNamesItsDevicesAlone) {
   put_claim("one", {kA}, {{"big/first", "gpu-2"}, {"small", "gpu-3"}});
   create("a", kOne, R"([{"name":"gpus","request":"big"}])");
@@ -272,6 +288,9 @@ TEST(ExtendedClaims, SkipTheDevicePlugin) {
   EXPECT_EQ(cluster.count(agent::Verb::kGet, "resourceclaims/e"), 1u);
   const kube::JsonArray* list = get_array(*cluster.pod("a"), "status.containerStatuses");
   EXPECT_EQ(kube::find_key(list->at(0), "allocatedResourcesStatus"), nullptr);
+  const auto claims = cluster.manager().describe({}).at(0).containers.at(0).claims;
+  ASSERT_EQ(claims.size(), 1u);
+  EXPECT_EQ(claims[0].devices.at(0).device, "gpu-0");
 }
 
 }  // namespace

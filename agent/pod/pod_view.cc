@@ -2,6 +2,7 @@
 #include "agent/pod/pod_view.h"
 
 #include "agent/pod/manager.h"
+#include "agent/pod/status_parts.h"
 
 namespace ghostfleet::agent {
 namespace {
@@ -72,6 +73,7 @@ PodView Manager::view_of(const Pod& pod) const {
     v.containers.back().use = use_of(pod, i);
     for (AttemptView* attempt : {&v.containers.back().current, &v.containers.back().previous})
       attempt->last_words = last_words(pod, i, attempt->attempt);
+    v.containers.back().claims = claims_in_use(pod, i, context());
     if (node_.devices == nullptr || pod.spec->containers[i].devices.empty()) continue;
     v.containers.back().devices = node_.devices->held(pod.uid(), pod.spec->containers[i].name);
     v.containers.back().given = node_.devices->response_of(pod.uid(), pod.spec->containers[i].name);

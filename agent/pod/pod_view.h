@@ -11,6 +11,7 @@
 
 #include "agent/behavior/behavior.h"
 #include "agent/device/device_manager.h"
+#include "agent/device/plugin_messages.h"
 #include "agent/pod/pressure.h"
 #include "agent/pod/probe_tally.h"
 #include "base/clock.h"
@@ -41,6 +42,7 @@ struct ContainerView {
   std::string id;                         // "containerd://..." of the newest attempt; empty: never created
   ProbeTallies probes;                    // of all attempts
   std::vector<ContainerDevices> devices;  // of device plugins, that it holds
+  std::vector<DynamicResource> claims;    // that it uses and that are prepared, each with all its devices
   AllocateResponse given;                 // what their plugins say it needs for them
   ResourceUse use;                        // now, as the node's eviction counts it; nothing while it does not run
 };

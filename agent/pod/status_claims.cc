@@ -29,7 +29,42 @@ DriverKind kind_of(const PreparedDevice& device) {
   return device.driver == driver_name(DriverKind::kGpu) ? DriverKind::kGpu : DriverKind::kNeuron;
 }
 
+// As a kubelet tells them to PodResources: each device with the names of those before it too, of the same driver.
+DynamicResource resource_of(const Pod& pod, const ClaimRef& ref, const ClaimCache::Entry& entry) {
+  DynamicResource out{ref.object, std::string(pod.ns()), {}};
+  for (const std::string& driver : entry.drivers) {
+    std::vector<std::string> names;
+    for (const PreparedDevice& device : entry.devices) {
+      if (device.driver != driver) continue;
+      names.push_back(cdi_device(kind_of(device), device.device));
+      out.devices.push_back({names, device.driver, device.pool, device.device});
+    }
+  }
+  return out;
+}
+
+bool uses(const Pod& pod, size_t index, const ClaimRef& ref) {
+  const ContainerSpec& spec = pod.spec->containers[index];
+  if (ref.pod_claim.empty()) {
+    const std::vector<ExtendedResource>& extended = pod.claims()->all().extended;
+    return std::any_of(extended.begin(), extended.end(), [&](const auto& one) { return one.container == spec.name; });
+  }
+  return std::any_of(spec.claims.begin(), spec.claims.end(),
+                     [&](const auto& claim) { return claim.first == ref.pod_claim; });
+}
+
 }  // namespace
+
+std::vector<DynamicResource> claims_in_use(const Pod& pod, size_t index, const StatusContext& context) {
+  std::vector<DynamicResource> out;
+  if (pod.claims() == nullptr || context.claims == nullptr) return out;
+  for (const ClaimRef& ref : pod.claims()->all().refs) {
+    if (ref.object.empty() || !uses(pod, index, ref)) continue;
+    const ClaimCache::Entry* entry = context.claims->find(pod.ns(), ref.object);
+    if (entry != nullptr && entry->prepared) out.push_back(resource_of(pod, ref, *entry));
+  }
+  return out;
+}
 
 void for_each_claimed(
     const Pod& pod, size_t index, const StatusContext& context,

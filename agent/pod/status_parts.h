@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "agent/device/plugin_messages.h"
 #include "agent/pod/status.h"
 
 namespace ghostfleet::agent {
@@ -27,6 +28,8 @@ void add_init_containers(const Pod& pod, const StatusContext& context, std::stri
 void for_each_claimed(
     const Pod& pod, size_t index, const StatusContext& context,
     const std::function<void(const std::string& title, const std::string& device, const DeviceState& state)>& each);
+// The claims that a container uses, as PodResources tells them.
+std::vector<DynamicResource> claims_in_use(const Pod& pod, size_t index, const StatusContext& context);
 // A list of a container's status: those devices, behind what `out` has already.
 void add_claimed(const Pod& pod, size_t index, const StatusContext& context, std::string* out);
 

@@ -140,7 +140,8 @@ std::vector<agent::PodContainers> Shard::active_pods(uint32_t row) const {
     if (pod.phase == "Succeeded" || pod.phase == "Failed") continue;
     agent::PodContainers& one = out.emplace_back(agent::PodContainers{pod.ns, pod.name, pod.uid, {}});
     for (const agent::ContainerView& container : pod.containers) {
-      if (!container.init || container.sidecar) one.containers.push_back(container.name);
+      if (!container.init || container.sidecar)
+        one.containers.push_back({container.name, container.sidecar, container.claims});
     }
   }
   return out;

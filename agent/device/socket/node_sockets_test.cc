@@ -132,7 +132,7 @@ TEST_F(NodeSocketsTest, PodResourcesTellWhatContainersHold) {
   const auto plugin = start_gpus(3);
   ASSERT_TRUE(shows(3, 3));
   ASSERT_EQ(admit("u1", 1), "");
-  pods = {{"ns", "p1", "u1", {"c"}}};
+  pods = {{"ns", "p1", "u1", {{"c", false, {}}}}};
   kube::grpc::RpcClientOptions options;
   options.host = "unix:" + node->pod_resources_path();
   const auto lister = kube::grpc::RpcClient::create(loop, options);

@@ -27,11 +27,12 @@ class SocketPodResources final : public PodResourcesServer {
   Status begin(const std::string& path) {
     GF_RETURN_IF_ERROR(make_directories(parent_directory(path)));
     kube::grpc::RpcServices services;
-    add(&services, "List", [this](const CallPtr& call, const std::string&) { list(call); });
-    add(&services, "GetAllocatableResources", [this](const CallPtr& call, const std::string&) {
+    add(&services, "v1alpha1", "List", [this](const CallPtr& call, const std::string&) { list_devices(call); });
+    add(&services, "v1", "List", [this](const CallPtr& call, const std::string&) { list(call); });
+    add(&services, "v1", "GetAllocatableResources", [this](const CallPtr& call, const std::string&) {
       call->reply(encode_allocatable(device_entries(source_.all_devices(), true)));
     });
-    add(&services, "Get", [this](const CallPtr& call, const std::string& bytes) { get(call, bytes); });
+    add(&services, "v1", "Get", [this](const CallPtr& call, const std::string& bytes) { get(call, bytes); });
     kube::grpc::RpcServerOptions options;
     options.address = "unix:" + path;
     auto server = RpcServer::listen(std::move(options), {&loop_}, std::move(services));
@@ -41,9 +42,10 @@ class SocketPodResources final : public PodResourcesServer {
   }
 
  private:
-  void add(kube::grpc::RpcServices* services, std::string_view method, kube::grpc::RpcServices::UnaryHandler handler) {
+  void add(kube::grpc::RpcServices* services, std::string_view version, std::string_view method,
+           kube::grpc::RpcServices::UnaryHandler handler) {
     services->unary(
-        fmt::format("/v1.PodResourcesLister/{}", method),
+        fmt::format("/{}.PodResourcesLister/{}", version, method),
         [this, handler = std::move(handler)](const CallPtr& call, const std::string& bytes) {
           if (bucket_.take(loop_.now())) return handler(call, bytes);
           call->finish(kube::grpc::rpc_error(kube::grpc::RpcCode::kResourceExhausted, "rejected by rate limit"));
@@ -52,9 +54,23 @@ class SocketPodResources final : public PodResourcesServer {
 
   PodResources resources_of(const PodContainers& pod) const {
     PodResources out{pod.name, pod.ns, {}};
-    for (const std::string& name : pod.containers)
-      out.containers.push_back({name, device_entries(source_.held(pod.uid, name), false)});
+    for (const PodContainers::Container& one : pod.containers)
+      out.containers.push_back({one.name, device_entries(source_.held(pod.uid, one.name), false), one.claims});
     return out;
+  }
+
+  void list_devices(const CallPtr& call) {
+    std::vector<PodResources> pods;
+    for (const PodContainers& pod : source_.active_pods()) {
+      PodResources& out = pods.emplace_back(PodResources{pod.name, pod.ns, {}});
+      for (const PodContainers::Container& one : pod.containers) {
+        if (one.sidecar) continue;
+        std::vector<ResourceDevices> devices = device_entries(source_.held(pod.uid, one.name), false);
+        for (ResourceDevices& device : devices) device.numa_nodes = 0;
+        out.containers.push_back({one.name, std::move(devices), {}});
+      }
+    }
+    call->reply(encode_pod_resources_list(pods));
   }
 
   void list(const CallPtr& call) {

@@ -2,7 +2,8 @@
 // socket, as a kubelet's /var/lib/kubelet/pod-resources/kubelet.sock.
 //
 // List names all pods that have not ended, each with its sidecars and containers; containers without devices are there
-// too. GetAllocatableResources has the healthy devices. CPUs, memory and DRA are not told: this node pins none.
+// too. GetAllocatableResources has the healthy devices. CPUs and memory are not told, as by a kubelet whose managers
+// have policy none. v1alpha1 has List only: containers without sidecars, devices without NUMA nodes and claims.
 // Thread rule: one EventLoop; everything on its thread, also the source's calls. Ownership: the source outlives the
 // server. Limits: 100 requests a second, 10 at once, as a kubelet; more are refused (ResourceExhausted "rejected by
 // rate limit").
@@ -23,8 +24,13 @@ namespace ghostfleet::agent {
 
 // A pod as the server asks for it: its sidecars, then its containers.
 struct PodContainers {
+  struct Container {
+    std::string name;
+    bool sidecar = false;
+    std::vector<DynamicResource> claims;
+  };
   std::string ns, name, uid;
-  std::vector<std::string> containers;
+  std::vector<Container> containers;
 };
 
 class PodResourcesSource {

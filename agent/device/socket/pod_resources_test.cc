@@ -9,6 +9,8 @@
 namespace ghostfleet::agent {
 namespace {
 
+const DynamicResource kClaim{"gpus", "ml", {{{"k8s.gpu.nvidia.com/device=gpu-3"}, "gpu.nvidia.com", "n1", "gpu-3"}}};
+
 class Pods final : public PodResourcesSource {
  public:
   std::vector<PodContainers> active_pods() const override { return pods; }
@@ -25,7 +27,8 @@ class Pods final : public PodResourcesSource {
   std::vector<ContainerDevices> all_devices() const override {
     return {{"", "", "nvidia.com/gpu", {{"GPU-0", true, 1}, {"GPU-1", false, 3}, {"GPU-2", true, 0}}}};
   }
-  std::vector<PodContainers> pods = {{"ml", "train", "u1", {"sidecar", "main"}}, {"ml", "idle", "u2", {"main"}}};
+  std::vector<PodContainers> pods = {{"ml", "train", "u1", {{"sidecar", true, {}}, {"main", false, {kClaim}}}},
+                                     {"ml", "idle", "u2", {{"main", false, {}}}}};
 };
 
 class PodResourcesTest : public ::testing::Test {
@@ -42,10 +45,10 @@ class PodResourcesTest : public ::testing::Test {
     loop.run_for(std::chrono::milliseconds(1));
   }
   std::string path() const { return folder.path() + "/pod-resources/kubelet.sock"; }
-  std::string call(const std::string& method, const std::string& request) {
+  std::string call(const std::string& method, const std::string& request, const std::string& version = "v1") {
     std::string out;
     bool done = false;
-    client->call("/v1.PodResourcesLister/" + method, request, {},
+    client->call("/" + version + ".PodResourcesLister/" + method, request, {},
                  [&](const kube::grpc::RpcStatus& status, std::string reply) {
                    out = status.ok() ? std::move(reply) : status.text();
                    done = true;
@@ -64,8 +67,8 @@ class PodResourcesTest : public ::testing::Test {
 TEST_F(PodResourcesTest, ListHasAllPodsAndAnEntryForEachDeviceAndNumaNode) {
   const std::vector<ResourceDevices> held = {
       {"nvidia.com/gpu", {"GPU-0"}, 1}, {"nvidia.com/gpu", {"GPU-1"}, 1}, {"nvidia.com/gpu", {"GPU-1"}, 2}};
-  const std::vector<PodResources> expected = {{"train", "ml", {{"sidecar", {}}, {"main", held}}},
-                                              {"idle", "ml", {{"main", {}}}}};
+  const std::vector<PodResources> expected = {{"train", "ml", {{"sidecar", {}, {}}, {"main", held, {kClaim}}}},
+                                              {"idle", "ml", {{"main", {}, {}}}}};
   EXPECT_EQ(decode_pod_resources_list(call("List", "")).value(), expected);
   const auto one = decode_pod_resources(call("Get", encode_pod_resources_request("train", "ml")));
   EXPECT_EQ(one.value(), expected[0]);
@@ -99,12 +102,13 @@ TEST_F(PodResourcesTest, ThirtyAtOnceAreTooMany) {
   EXPECT_EQ(served + refused, 30);
 }
 
-TEST_F(PodResourcesTest, OtherVersionsAreNotServed) {
-  std::string text;
-  client->call("/v1alpha1.PodResourcesLister/List", "", {},
-               [&](const kube::grpc::RpcStatus& status, const std::string&) { text = status.text(); });
-  for (int i = 0; i < 10000 && text.empty(); ++i) loop.run_for(std::chrono::milliseconds(1));
-  EXPECT_EQ(text, "rpc error: code = Unimplemented desc = unknown service v1alpha1.PodResourcesLister");
+TEST_F(PodResourcesTest, TheOldVersionKnowsContainersAndTheirDevices) {
+  const std::vector<ResourceDevices> held = {
+      {"nvidia.com/gpu", {"GPU-0"}, 0}, {"nvidia.com/gpu", {"GPU-1"}, 0}, {"nvidia.com/gpu", {"GPU-1"}, 0}};
+  EXPECT_EQ(decode_pod_resources_list(call("List", "", "v1alpha1")).value(),
+            (std::vector<PodResources>{{"train", "ml", {{"main", held, {}}}}, {"idle", "ml", {{"main", {}, {}}}}}));
+  EXPECT_EQ(call("Get", "", "v1alpha1"),
+            "rpc error: code = Unimplemented desc = unknown method Get for service v1alpha1.PodResourcesLister");
 }
 
 }  // namespace
