@@ -7,11 +7,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "agent/node/node_template.h"
+#include "agent/pod/image_puller.h"
 #include "agent/pod/pod_view.h"
 #include "agent/pod/pressure.h"
 #include "base/clock.h"
@@ -26,6 +28,7 @@ struct NodeInfo {
   const agent::NodeTemplate* node = nullptr;  // never null in an answer of Backend::node()
   const agent::StringPairs* allocatable = nullptr;
   const agent::EvictionRules* eviction = nullptr;  // null: a kubelet's defaults
+  std::optional<agent::DiskRoom> disk;             // as Backend::disk() tells it; else images take no room
   WallTime started;
   uint64_t seed = 0;
 };
@@ -49,6 +52,8 @@ class Backend {
   // The same for many nodes at once: answers in the order of the questions.
   virtual void describe_many(std::vector<Question> questions,
                              std::function<void(std::vector<std::vector<agent::PodView>>)> done) = 0;
+  // The disk that the node's images and pods share.
+  virtual void disk(NodeId node, std::function<void(std::optional<agent::DiskRoom>)> done) = 0;
   // A call of the API server with the credentials of the node (in a fleet, of the fleet). A body makes it a POST.
   virtual void call_api(NodeId node, std::string target, std::string body, ApiCallback done) = 0;
 };

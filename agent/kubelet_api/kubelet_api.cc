@@ -202,24 +202,36 @@ void KubeletApi::list_pods(const CallPtr& call) {
   });
 }
 
-void KubeletApi::answer_stats(const CallPtr& call) {
-  with_pods(call, [this, call](const std::vector<PodView>& pods) {
-    const NodeInfo node = backend_.node(call->node);
-    const auto metrics = [&call](std::string text) {
-      call->exchange->respond(200, {{"content-type", std::string(kMetricsType)}}, share(std::move(text)));
-    };
-    switch (call->route.endpoint) {
-      case Endpoint::kStatsSummary: {
-        const std::string brief = query_value(call->request().query(), "only_cpu_and_memory");
-        return call->json(stats_.summary(call->node, node, pods, brief == "true" || brief == "1"));
-      }
-      case Endpoint::kRunningPods: return call->json(running_pods(pods));
-      case Endpoint::kMetrics: return metrics(stats_.kubelet_metrics(node, pods));
-      case Endpoint::kMetricsResource: return metrics(stats_.resource_metrics(call->node, node, pods));
-      case Endpoint::kMetricsCadvisor: return metrics(stats_.cadvisor_metrics(call->node, node, pods));
-      default: return metrics(stats_.probe_metrics(node, pods));
-    }
+void KubeletApi::with_disk(const CallPtr& call, std::function<void(NodeInfo)> next) {
+  backend_.disk(call->node, [this, alive = alive_, call, next = std::move(next)](std::optional<agent::DiskRoom> disk) {
+    if (!*alive || call->exchange->closed()) return;
+    NodeInfo node = backend_.node(call->node);
+    node.disk = disk;
+    next(std::move(node));
   });
+}
+
+void KubeletApi::answer_stats(const CallPtr& call) {
+  with_disk(call, [this, call](const NodeInfo& node) {
+    with_pods(call, [this, call, node](const std::vector<PodView>& pods) { answer_stats(call, node, pods); });
+  });
+}
+
+void KubeletApi::answer_stats(const CallPtr& call, const NodeInfo& node, const std::vector<PodView>& pods) {
+  const auto metrics = [&call](std::string text) {
+    call->exchange->respond(200, {{"content-type", std::string(kMetricsType)}}, share(std::move(text)));
+  };
+  switch (call->route.endpoint) {
+    case Endpoint::kStatsSummary: {
+      const std::string brief = query_value(call->request().query(), "only_cpu_and_memory");
+      return call->json(stats_.summary(call->node, node, pods, brief == "true" || brief == "1"));
+    }
+    case Endpoint::kRunningPods: return call->json(running_pods(pods));
+    case Endpoint::kMetrics: return metrics(stats_.kubelet_metrics(node, pods));
+    case Endpoint::kMetricsResource: return metrics(stats_.resource_metrics(call->node, node, pods));
+    case Endpoint::kMetricsCadvisor: return metrics(stats_.cadvisor_metrics(call->node, node, pods));
+    default: return metrics(stats_.probe_metrics(node, pods));
+  }
 }
 
 void KubeletApi::logs(const CallPtr& call) {

@@ -64,11 +64,13 @@ class KubeletApi {
   void with_spec(const CallPtr& call, const agent::PodView& pod, std::function<void(kube::Json)> next);
   void with_maps(const CallPtr& call, std::vector<std::string> names,
                  std::function<void(std::map<std::string, kube::Json>)> next);
+  void with_disk(const CallPtr& call, std::function<void(NodeInfo)> next);
   void with_pods(const CallPtr& call, std::function<void(std::vector<agent::PodView>)> next);
   bool room_for_session(const CallPtr& call);
 
   void list_pods(const CallPtr& call);
   void answer_stats(const CallPtr& call);
+  void answer_stats(const CallPtr& call, const NodeInfo& node, const std::vector<agent::PodView>& pods);
   void logs(const CallPtr& call);
   void begin_log(const CallPtr& call, const agent::PodView& pod, const LogOptions& options);
   void exec(const CallPtr& call);

@@ -96,6 +96,18 @@ TEST_F(StatsTest, TheDiskIsWhatEvictionGoesBy) {
       << metrics;
 }
 
+TEST_F(StatsTest, ImagesTakeRoomOfTheDiskTheyShareWithPods) {
+  NodeInfo node = backend.node(0);
+  node.disk = agent::DiskRoom{100 << 20, 30 << 20, 60 << 20};
+  const auto s = kube::parse_json(stats.summary(0, node, pods, false));
+  EXPECT_EQ(kube::get_int(*s, "node.runtime.imageFs.usedBytes"), 60 << 20);
+  EXPECT_EQ(kube::get_int(*s, "node.fs.usedBytes"), 70 << 20);
+  for (const char* fs : {"node.fs.", "node.runtime.imageFs.", "node.runtime.containerFs."}) {
+    EXPECT_EQ(kube::get_int(*s, std::string(fs) + "capacityBytes"), 100 << 20);
+    EXPECT_EQ(kube::get_int(*s, std::string(fs) + "availableBytes"), 30 << 20);
+  }
+}
+
 TEST_F(StatsTest, TheConfigurationTellsTheThresholdsOfTheNode) {
   agent::EvictionRules rules;
   rules.thresholds = agent::parse_thresholds("memory.available<1Gi,nodefs.inodesFree<7%").value();

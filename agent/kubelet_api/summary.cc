@@ -117,9 +117,8 @@ JsonObject node_json(const Usage& whole, const Usage& system, const ResourceUse&
   out["network"] =
       network_json(hash_text(node.identity.name, node.seed), seconds_since(node.started, look.now), look.time);
   out["fs"] = fs_json(look, disk.capacity - disk.available, disk.inodes - disk.inodes_free);
-  // Images take no room of the disk.
-  out["runtime"] =
-      JsonObject{{"imageFs", fs_json(look, 0, 0)}, {"containerFs", fs_json(look, used.storage, used.inodes)}};
+  out["runtime"] = JsonObject{{"imageFs", fs_json(look, node.disk ? node.disk->images : 0, 0)},
+                              {"containerFs", fs_json(look, used.storage, used.inodes)}};
   out["rlimit"] = JsonObject{{"time", look.time}, {"maxpid", agent::kMostPids}, {"curproc", used.pids}};
   out["swap"] = JsonObject{{"time", look.time}, {"swapAvailableBytes", 0}, {"swapUsageBytes", 0}};
   return out;

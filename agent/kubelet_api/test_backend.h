@@ -72,6 +72,9 @@ class TestBackend final : public Backend {
     }
     timers_.run_after(Duration(0), [done = std::move(done), answers = std::move(answers)] { done(answers); });
   }
+  void disk(NodeId, std::function<void(std::optional<agent::DiskRoom>)> done) override {
+    timers_.run_after(Duration(0), [done = std::move(done), room = room] { done(room); });
+  }
   void call_api(NodeId, std::string target, std::string body, ApiCallback done) override {
     calls.push_back(target + " " + body);
     const ApiAnswer answer = api ? api(target, body) : ApiAnswer{404, "{}"};
@@ -81,6 +84,7 @@ class TestBackend final : public Backend {
   std::map<NodeId, std::vector<agent::PodView>> pods;
   std::function<ApiAnswer(const std::string& target, const std::string& body)> api;
   std::vector<std::string> calls;
+  std::optional<agent::DiskRoom> room;
   int questions_ = 0;
 
  private:

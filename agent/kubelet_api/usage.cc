@@ -146,6 +146,7 @@ Disk disk_of(const NodeInfo& node, const std::vector<agent::PodView>& pods) {
   const agent::Observations seen = observations_of(eviction_of(node), capacity, allocatable, use_of(pods));
   const auto& bytes = *seen[static_cast<size_t>(agent::EvictionSignal::kNodeFs)];
   const auto& inodes = *seen[static_cast<size_t>(agent::EvictionSignal::kNodeInodes)];
+  if (node.disk) return {node.disk->capacity, node.disk->available, inodes.capacity, inodes.available};
   return {bytes.capacity, bytes.available, inodes.capacity, inodes.available};
 }
 

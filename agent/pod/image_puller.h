@@ -41,6 +41,7 @@ struct PullResult {
 // The disk that images and pods share.
 struct DiskRoom {
   int64_t capacity = 0, available = 0;  // bytes; what pods use is taken off
+  int64_t images = 0;                   // bytes that images take
 };
 
 class ImagePuller {

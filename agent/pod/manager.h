@@ -46,6 +46,7 @@ class Manager final : public PodManager {
   void on_image_read(ReadTicket ticket, ReadEnd end) override;
   void on_images_changed() override;
   std::vector<PodView> describe(const PodPick& pick) const override;
+  std::optional<DiskRoom> disk_room() const override { return images_.disk_room(); }
   size_t pod_count() const override { return count_; }
   size_t running_count() const override { return running_; }
   size_t finished_count() const override { return finished_; }

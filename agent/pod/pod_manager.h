@@ -154,6 +154,8 @@ class PodManager {
 
   // The pods as they are now.
   virtual std::vector<PodView> describe(const PodPick& pick) const = 0;
+  // The disk of images and pods; not there: images take no room.
+  virtual std::optional<DiskRoom> disk_room() const = 0;
   virtual size_t pod_count() const = 0;
   virtual size_t running_count() const = 0;   // phase Running as last acknowledged
   virtual size_t finished_count() const = 0;  // Succeeded or Failed as last acknowledged

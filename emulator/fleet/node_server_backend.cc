@@ -97,6 +97,13 @@ void NodeServerBackend::describe_many(std::vector<Question> questions,
   }
 }
 
+void NodeServerBackend::disk(kubelet_api::NodeId node, std::function<void(std::optional<agent::DiskRoom>)> done) {
+  Shard& shard = shard_of(node);
+  shard.loop().post([&shard, row = row_of(node), done = std::move(done), &loop = loop_] {
+    loop.post([done, room = shard.disk_room(row)] { done(room); });
+  });
+}
+
 void NodeServerBackend::call_api(kubelet_api::NodeId node, std::string target, std::string body, ApiCallback done) {
   if (client_) {
     client_->call(api_call(std::move(target), std::move(body)),

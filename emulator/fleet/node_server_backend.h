@@ -23,6 +23,7 @@ class NodeServerBackend final : public kubelet_api::Backend {
 
   kubelet_api::NodeInfo node(kubelet_api::NodeId node) const override;
   void describe(kubelet_api::NodeId node, agent::PodPick pick, PodsCallback done) override;
+  void disk(kubelet_api::NodeId node, std::function<void(std::optional<agent::DiskRoom>)> done) override;
   void describe_many(std::vector<Question> questions,
                      std::function<void(std::vector<std::vector<agent::PodView>>)> done) override;
   void call_api(kubelet_api::NodeId node, std::string target, std::string body, ApiCallback done) override;

@@ -106,6 +106,7 @@ class Shard final : private AnswerSink {
   // ShardNetwork::show.
   std::optional<std::string> show_network(uint32_t row, std::string_view path) const;
   // For the node's own server: its pods as they are now, and a call of the API server as that node.
+  std::optional<agent::DiskRoom> disk_room(uint32_t row) const;
   std::vector<agent::PodView> describe_pods(uint32_t row, const agent::PodPick& pick) const;
   void call_api(uint32_t row, kube::ApiCall call, kube::ApiCallback done);
 

@@ -234,6 +234,12 @@ std::vector<agent::PodView> Shard::describe_pods(uint32_t row, const agent::PodP
   return it->second->manager->describe(pick);
 }
 
+std::optional<agent::DiskRoom> Shard::disk_room(uint32_t row) const {
+  const auto it = pods_.find(row);
+  if (it == pods_.end() || !it->second->manager) return std::nullopt;
+  return it->second->manager->disk_room();
+}
+
 void Shard::call_api(uint32_t row, kube::ApiCall call, kube::ApiCallback done) {
   client_of(row).call(std::move(call), std::move(done));
 }

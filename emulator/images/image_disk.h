@@ -53,6 +53,7 @@ class ImageDisk {
   // What pods use of the disk, beside images and what is always used by others.
   void set_used_by_pods(int64_t bytes) { used_by_pods_ = bytes; }
   int64_t capacity() const { return options_->disk_capacity; }
+  int64_t used_by_images() const { return used_; }
   int64_t used() const { return options_->disk_other + used_ + used_by_pods_; }
   int64_t available() const { return options_->disk_capacity > used() ? options_->disk_capacity - used() : 0; }
   int usage_percent() const;

@@ -127,7 +127,7 @@ void NodePuller::preload(std::string_view image, int64_t size, TimePoint now) {
 
 std::optional<agent::DiskRoom> NodePuller::disk_room() {
   disk_.set_used_by_pods(host_.storage_used());
-  return agent::DiskRoom{disk_.capacity(), disk_.available()};
+  return agent::DiskRoom{disk_.capacity(), disk_.available(), disk_.used_by_images()};
 }
 
 void NodePuller::remove_unused(TimePoint now) {

@@ -179,6 +179,11 @@ def c059(t):
     t.wait("the node tells both", lambda: {"registry.example.test/ml/train:1", "registry.example.test/ml/train:2"} <= set(images()), 60)
     assert images()["registry.example.test/ml/train:1"] == 810e6 and images()["registry.example.test/ml/train:2"] == 310e6, images()
     assert any(n.startswith("registry.example.test/ml/train@sha256:") for n in images()), images()
+    # Both on the disk: 810 MB and 100 MB compressed, 2.2 times that unpacked, each layer once.
+    disk = t.get(f"{NODES}/cold/proxy/stats/summary")["node"]
+    held = disk["runtime"]["imageFs"]
+    assert 1.9e9 < held["usedBytes"] < 2.1e9, held
+    assert held["capacityBytes"] - held["availableBytes"] >= held["usedBytes"] and held["capacityBytes"] == disk["fs"]["capacityBytes"], disk
 
 
 @case("C061")
