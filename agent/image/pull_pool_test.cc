@@ -125,6 +125,7 @@ TEST(PullPool, ItsOwnTimeIsWithoutTheWaitForItsTurn) {
   PullPool pool(&source, {1, 0, 1});
   pool.submit(work(0), told.done(0));
   pool.submit(work(1), told.done(1));
+  ASSERT_TRUE(eventually([&] { return source.begun().size() == 1; }));
   const TimePoint start = SystemClock::instance().now();
   ASSERT_TRUE(eventually([&] { return SystemClock::instance().now() - start > milliseconds(200); }));
   source.let(1);
