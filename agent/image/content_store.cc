@@ -249,6 +249,7 @@ Result<ContentStore::Collected> ContentStore::collect() {
       for (const std::string& digest : *list) blobs.emplace(hex_of(digest));
     }
     for (const std::string& digest : r.layers) spans.emplace(hex_of(digest));
+    spans.emplace(hex_of(r.manifest));  // what was found about it
     blobs.emplace(hex_of(r.manifest));
     blobs.emplace(hex_of(r.config));
     for (const std::string& diff : r.diffs) layers.emplace(hex_of(diff));

@@ -32,6 +32,11 @@ namespace {
 
 constexpr std::string_view kIndexDigest = "com.amazon.soci.index-digest";
 constexpr std::string_view kLayerDigest = "com.amazon.soci.image-layer-digest";
+// By their age: an index of version 2 counts before one of version 1.
+constexpr std::string_view kSociTypes[] = {"application/vnd.amazon.soci.index.v2+json",
+                                           "application/vnd.amazon.soci.index.v1+json"};
+constexpr std::string_view kSociSpan = "soci-index";  // of the manifest: what the registry said its index is
+constexpr std::string_view kNoIndex = "none";
 constexpr std::string_view kTocDigest = "containerd.io/snapshot/stargz/toc.digest";
 // Of the digest and the place of a TOC: what containers/storage writes, and what it wrote before.
 struct ChunkedKeys {
@@ -359,14 +364,25 @@ bool has_toc(const Descriptor& blob) {
 }  // namespace
 
 LazyImage::LazyImage(Registry* registry, ContentStore* store, const ResolvedImage& image, UnpackLimits limits)
-    : registry_(registry), store_(store), manifest_(image.manifest), diffs_(image.config.diff_ids), limits_(limits) {
+    : registry_(registry),
+      store_(store),
+      digest_(image.manifest_digest),
+      manifest_(image.manifest),
+      diffs_(image.config.diff_ids),
+      limits_(limits) {
   layers_.resize(manifest_.layers.size());
 }
 LazyImage::~LazyImage() = default;
 
 Status LazyImage::read_soci_index() {
   if (index_read_) return Status();
-  const std::string digest(manifest_.annotation(kIndexDigest));
+  std::string digest(manifest_.annotation(kIndexDigest));
+  const bool named = !digest.empty();
+  if (!named) {
+    auto found = find_soci_index(false);
+    if (!found.ok()) return found.error().with_context("SOCI index");
+    digest = std::move(*found);
+  }
   if (digest.empty()) {
     index_read_ = true;
     return Status();
@@ -382,11 +398,38 @@ Status LazyImage::read_soci_index() {
   tables_.push_back(digest);
   auto document = parse_document(*bytes, "application/vnd.oci.image.manifest.v1+json");
   if (!document.ok()) return document.error().with_context("SOCI index");
+  if (!named && document->manifest.subject != digest_)
+    return Status(Code::kDataLoss, fmt::format("SOCI index {} is about \"{}\", not about {}", digest,
+                                               document->manifest.subject.substr(0, 100), digest_));
   for (Descriptor& d : document->manifest.layers) {
     if (!d.annotation(kLayerDigest).empty()) ztocs_.push_back(std::move(d));
   }
   index_read_ = true;
   return Status();
+}
+
+// Of an image whose manifest names none. What the registry said is kept: it need not be there when the image is read.
+Result<std::string> LazyImage::find_soci_index(bool anew) {
+  const bool may_have_one = std::any_of(manifest_.layers.begin(), manifest_.layers.end(), [](const Descriptor& layer) {
+    const auto kind = layer_kind(layer.media_type, false);
+    return kind.ok() && kind->compression == Compression::kGzip && !has_toc(layer);
+  });
+  if (!may_have_one) return std::string();
+  const std::string kept = anew ? std::string() : store_->read_span(digest_, kSociSpan, 200);
+  if (kept == kNoIndex) return std::string();
+  if (check_digest(kept).ok()) return kept;
+  auto all = registry_->referrers(digest_);
+  if (!all.ok()) return all.error();
+  std::string found;
+  for (const std::string_view type : kSociTypes) {
+    const auto it =
+        std::find_if(all->begin(), all->end(), [type](const Descriptor& d) { return d.artifact_type == type; });
+    if (it == all->end()) continue;
+    found = it->digest;
+    break;
+  }
+  GF_RETURN_IF_ERROR(store_->put_span(digest_, kSociSpan, found.empty() ? std::string(kNoIndex) : found));
+  return found;
 }
 
 Result<std::unique_ptr<LazyLayer>> LazyImage::open_soci(const Descriptor& blob, const Descriptor& ztoc) {
@@ -524,6 +567,10 @@ Result<LazyLayer*> LazyImage::layer(size_t index) {
 }
 
 Status LazyImage::prepare() {
+  if (manifest_.annotation(kIndexDigest).empty()) {
+    const auto found = find_soci_index(true);
+    if (!found.ok()) return found.error().with_context("SOCI index");
+  }
   GF_RETURN_IF_ERROR(read_soci_index());
   for (size_t i = manifest_.layers.size(); i-- > 0;) {
     const Descriptor& blob = manifest_.layers[i];

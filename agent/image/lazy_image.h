@@ -3,11 +3,12 @@
 // the store. A layer without a table is fetched whole when a search gets to it, and read through.
 //
 // Thread rule: one owner; calls block. Ownership: registry and store outlive it.
-// Everything that is given out was checked: zTOC by the digest in the SOCI index, which the manifest names; spans by
-// the digests in the zTOC; the TOC of an eStargz or a zstd:chunked by the annotation of its layer (without it: read as
-// a whole layer); its pieces by the digests in the TOC. Limits: those of lazy_table.h; a span or piece of 64 MiB; 40
-// links in a path. Source: soci-snapshotter, stargz-snapshotter and containers/storage; case C065 (a registry that
-// refuses later: an error for this read, asked again with the next one).
+// Everything that is given out was checked: zTOC by the digest in the SOCI index, which the manifest names, or which is
+// about it as the registry says (referrers); spans by the digests in the zTOC; the TOC of an eStargz or a zstd:chunked
+// by the annotation of its layer (without it: read as a whole layer); its pieces by the digests in the TOC. Limits:
+// those of lazy_table.h; a span or piece of 64 MiB; 40 links in a path. Source: soci-snapshotter, stargz-snapshotter
+// and containers/storage; case C065 (a registry that refuses later: an error for this read, asked again with the next
+// one).
 #pragma once
 
 #include <memory>
@@ -30,7 +31,7 @@ class LazyImage {
   LazyImage(Registry* registry, ContentStore* store, const ResolvedImage& image, UnpackLimits limits);
   ~LazyImage();
 
-  // Fetches the tables of all layers that have one.
+  // Fetches the tables of all layers that have one; an index that the manifest does not name is asked for anew.
   Status prepare();
   // Blobs of tables that were fetched.
   const std::vector<std::string>& tables() const { return tables_; }
@@ -54,6 +55,7 @@ class LazyImage {
   Result<std::unique_ptr<LazyLayer>> open_stargz(const Descriptor& blob);
   Result<std::unique_ptr<LazyLayer>> open_chunked(const Descriptor& blob);
   Status read_soci_index();
+  Result<std::string> find_soci_index(bool anew);
   // What stands at a path, top layer first; NotFound.
   Result<Found> find(const std::string& path);
   // Follows links on the way and at the end.
@@ -61,6 +63,7 @@ class LazyImage {
 
   Registry* registry_;
   ContentStore* store_;
+  std::string digest_;  // of the manifest
   Manifest manifest_;
   std::vector<std::string> diffs_;
   UnpackLimits limits_;

@@ -178,6 +178,7 @@ Result<Document> parse_document(std::string_view bytes, std::string_view content
   Manifest& m = out.manifest;
   m.media_type = type;
   m.artifact_type = get_string(*json, "artifactType");
+  m.subject = get_string(*json, "subject.digest");
   m.annotations = annotations_of(*json);
   const Json* config = kube::find_key(*json, "config");
   if (config == nullptr) return invalid_argument("manifest: config: is required");

@@ -42,6 +42,7 @@ struct Descriptor {
 struct Manifest {
   std::string media_type, artifact_type;
   Descriptor config;
+  std::string subject;  // digest of the manifest that this one is about; empty: none
   std::vector<Descriptor> layers;
   std::vector<std::pair<std::string, std::string>> annotations;
   std::string_view annotation(std::string_view key) const;

@@ -490,6 +490,100 @@ TEST_F(LazyTest, ReadsFilesByASociIndex) {
   expect_files_read(layer.blob.size() * 2);  // the table itself is as large as these layers are
 }
 
+std::string index_of(const std::string& entries) {
+  return R"({"schemaVersion":2,"mediaType":"application/vnd.oci.image.index.v1+json","manifests":[)" + entries + "]}";
+}
+
+TEST_F(LazyTest, FindsASociIndexByWhatRefersToTheManifest) {
+  const LayerSpec layer = tests::gzip_layer(files());
+  const std::string ztoc = tests::make_ztoc(layer, files(), 200000);
+  for (const int version : {1, 2}) {
+    for (const bool api : {true, false}) {
+      SCOPED_TRACE(fmt::format("version {}, {}", version, api ? "API" : "tag"));
+      EXPECT_TRUE(remove_tree(folder_ + "/store").ok());
+      shelf_ = {};
+      const std::string digest = tests::put_image(&shelf_, "v1", {layer}).digest;
+      const std::string other = R"({"mediaType":"application/vnd.oci.image.manifest.v1+json","size":1,)"
+                                R"("artifactType":"application/x-signature","digest":")" +
+                                tests::digest("signature") + R"("},)";
+      const std::string index = index_of(other + tests::put_soci_index(&shelf_, version, digest, layer, ztoc));
+      if (api) shelf_.referrers.emplace()[digest] = index;
+      if (!api) shelf_.manifests["sha256-" + digest.substr(7)] = {"application/vnd.oci.image.index.v1+json", index};
+      serve();
+      expect_files_read(layer.blob.size() * 2);
+      EXPECT_EQ(server_->count("/referrers/"), 1u) << "what was found is kept";
+      EXPECT_EQ(server_->count("/manifests/sha256-"), api ? 0u : 1u);
+    }
+  }
+}
+
+TEST_F(LazyTest, WithoutReferrersTheLayerIsFetchedWholeAndTheyAreAskedForWithTheNextPull) {
+  const LayerSpec layer = tests::gzip_layer(files());
+  const std::string ztoc = tests::make_ztoc(layer, files(), 200000);
+  const std::string digest = tests::put_image(&shelf_, "v1", {layer}).digest;
+  serve();
+  EXPECT_EQ(*cat("data/f3"), tests::prose(400000, 3));
+  EXPECT_EQ(*cat("data/f4"), tests::prose(400000, 4));
+  EXPECT_EQ(server_->count("/referrers/"), 1u);
+  shelf_.referrers.emplace()[digest] = index_of(tests::put_soci_index(&shelf_, 1, digest, layer, ztoc));
+  options_.settings = settings_of(PullMode::kLazy);
+  ASSERT_TRUE(pull().ok());
+  EXPECT_EQ(server_->count("/referrers/"), 2u);
+  EXPECT_EQ(open()->images()->at(0).extra.size(), 2u);  // the index and its zTOC
+}
+
+TEST_F(LazyTest, ReferrersThatAreWrongAreRefused) {
+  const LayerSpec layer = tests::gzip_layer(files());
+  const std::string ztoc = tests::make_ztoc(layer, files(), 200000);
+  const std::string digest = tests::put_image(&shelf_, "v1", {layer}).digest;
+  // About another image.
+  shelf_.referrers.emplace()[digest] = index_of(tests::put_soci_index(&shelf_, 1, tests::digest("other"), layer, ztoc));
+  serve();
+  EXPECT_EQ(cat("data/f1").error().code(), Code::kDataLoss);
+  // No JSON, then a page of HTML, which is what a registry without the API may say.
+  EXPECT_TRUE(remove_tree(folder_ + "/store").ok());
+  shelf_.referrers.emplace()[digest] = "{";
+  serve();
+  EXPECT_FALSE(cat("data/f1").ok());
+  serve([&](const RoughRequest& r) -> RoughAnswer {
+    if (r.target.find("/referrers/") != std::string::npos)
+      return {.headers = {{"Content-Type", "text/html"}}, .body = "<html>"};
+    return shelf_.answer(r);
+  });
+  EXPECT_EQ(*cat("data/f1"), tests::prose(400000, 1));
+  // Refused: an error, and no layer that is fetched as a whole.
+  EXPECT_TRUE(remove_tree(folder_ + "/store").ok());
+  serve([&](const RoughRequest& r) -> RoughAnswer {
+    if (r.target.find("/referrers/") != std::string::npos) return {.status = 403};
+    return shelf_.answer(r);
+  });
+  EXPECT_EQ(cat("data/f1").error().code(), Code::kPermissionDenied);
+}
+
+TEST_F(LazyTest, PagesOfReferrersAreFollowedAndEnd) {
+  const LayerSpec layer = tests::gzip_layer(files());
+  const std::string ztoc = tests::make_ztoc(layer, files(), 200000);
+  const std::string digest = tests::put_image(&shelf_, "v1", {layer}).digest;
+  const std::string last = index_of(tests::put_soci_index(&shelf_, 1, digest, layer, ztoc));
+  int pages = 2;
+  serve([&](const RoughRequest& r) -> RoughAnswer {
+    if (r.target.find("/referrers/") == std::string::npos) return shelf_.answer(r);
+    RoughAnswer a{.headers = {{"Content-Type", "application/vnd.oci.image.index.v1+json"}}, .body = index_of("")};
+    if (pages-- == 0) {
+      a.body = last;
+    } else {
+      a.headers.emplace_back("Link", "</v2/team/app/referrers/" + digest + "?last=x>; rel=\"next\"");
+    }
+    return a;
+  });
+  ASSERT_TRUE(cat("data/f1").ok());
+  EXPECT_EQ(server_->count("/referrers/"), 3u);
+  EXPECT_TRUE(remove_tree(folder_ + "/store").ok());
+  pages = 1000;
+  ASSERT_TRUE(cat("data/f1").ok());
+  EXPECT_EQ(server_->count("/referrers/"), 3u + Registry::kMaxReferrerPages);
+}
+
 TEST_F(LazyTest, ChangedPiecesAreFound) {
   LayerSpec layer = tests::gzip_layer(files());
   tests::put_soci_image(&shelf_, "v1", layer, tests::make_ztoc(layer, files(), 200000));

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 
 #include "agent/image/digest.h"
 #include "base/digest.h"
@@ -310,6 +311,7 @@ Status Registry::refused(const Call& call, const HttpHead& head) const {
   if (head.status == 401) code = Code::kUnauthenticated;
   if (head.status == 403) code = Code::kPermissionDenied;
   if (head.status == 404) code = Code::kNotFound;
+  if (head.status == 405 || head.status == 501) code = Code::kUnimplemented;
   if (head.status == 416) code = Code::kDataLoss;
   if (head.status == 429) code = Code::kResourceExhausted;
   std::string hint;
@@ -393,6 +395,62 @@ Result<Fetched> Registry::manifest(const std::string& target) {
   if (told.starts_with("sha256:"))
     GF_RETURN_IF_ERROR(compare_digests(call.what + " (Docker-Content-Digest)", told, out.digest));
   return out;
+}
+
+namespace {
+
+constexpr std::string_view kIndexType = "application/vnd.oci.image.index.v1+json";
+
+// The path of `</v2/...>; rel="next"`, of this registry alone; empty: there is none.
+std::string next_page(std::string_view link) {
+  const size_t end = link.find('>');
+  if (!link.starts_with("</v2/") || end == std::string_view::npos || end > 4096) return {};
+  return link.find("next", end) == std::string_view::npos ? std::string() : std::string(link.substr(1, end - 1));
+}
+
+Result<std::vector<Descriptor>> index_entries(const std::string& bytes, std::string_view type) {
+  auto document = parse_document(bytes, type);
+  if (!document.ok()) return document.error();
+  if (!document->is_index) return invalid_argument("a manifest where an index is expected");
+  return std::move(document->manifests);
+}
+
+}  // namespace
+
+Result<std::vector<Descriptor>> Registry::referrers(const std::string& digest) {
+  std::vector<Descriptor> out;
+  std::string path = fmt::format("/v2/{}/referrers/{}", reference_.repository, digest);
+  for (int page = 0; page < kMaxReferrerPages && !path.empty(); ++page) {
+    Call call;
+    call.what = fmt::format("referrers of {}", digest);
+    call.path = path;
+    call.accept = kIndexType;
+    call.max_body = kMaxManifestBytes;
+    std::string bytes;
+    call.text = &bytes;
+    const auto head = send(&call);
+    const bool unknown = head.ok()
+                             ? !head->header("content-type").starts_with(kIndexType)
+                             : head.error().code() == Code::kNotFound || head.error().code() == Code::kUnimplemented;
+    if (unknown && page == 0) return referrers_by_tag(digest);
+    if (!head.ok()) return head.error();
+    auto more = index_entries(bytes, head->header("content-type"));
+    if (!more.ok()) return more.error().with_context(call.what);
+    std::move(more->begin(), more->end(), std::back_inserter(out));
+    path = next_page(head->header("link"));
+  }
+  return out;
+}
+
+Result<std::vector<Descriptor>> Registry::referrers_by_tag(const std::string& digest) {
+  std::string tag = digest;
+  std::replace(tag.begin(), tag.end(), ':', '-');
+  auto fetched = manifest(tag);
+  if (!fetched.ok() && fetched.error().code() == Code::kNotFound) return std::vector<Descriptor>();
+  if (!fetched.ok()) return fetched.error();
+  auto entries = index_entries(fetched->bytes, fetched->content_type);
+  if (!entries.ok()) return entries.error().with_context("tag " + tag);
+  return entries;
 }
 
 Result<std::string> Registry::small_blob(const Descriptor& blob, size_t limit) {

@@ -7,7 +7,8 @@
 // Errors: Unauthenticated, PermissionDenied, NotFound, ResourceExhausted (429 to the end), Unavailable, DataLoss
 // (a digest, a length or a range that is not what was asked for). Messages name the registry and the object, never a
 // token, and addresses without their query.
-// Source: OCI distribution-spec; soci-snapshotter (repeats); cases C057, C063, C065, C066.
+// Source: OCI distribution-spec 1.1 (referrers: Listing Referrers, Referrers Tag Schema); soci-snapshotter (repeats);
+// cases C057, C063, C065, C066.
 #pragma once
 
 #include <atomic>
@@ -49,13 +50,16 @@ using ByteSink = std::function<Status(std::string_view)>;
 
 class Registry {
  public:
-  static constexpr int kMaxRedirects = 5;
+  static constexpr int kMaxRedirects = 5, kMaxReferrerPages = 10;
 
   Registry(HttpClient* http, const Reference& reference, RegistryOptions options, CancelFlag* cancel);
   ~Registry();
 
   // By tag or digest; checked against the digest asked for and against Docker-Content-Digest.
   Result<Fetched> manifest(const std::string& target);
+  // What refers to a manifest, by the referrers API or, where the registry has none, by the tag that stands in for it
+  // (its digest with a dash). Empty: nothing does. At most kMaxReferrerPages pages.
+  Result<std::vector<Descriptor>> referrers(const std::string& digest);
   // A whole small blob, checked.
   Result<std::string> small_blob(const Descriptor& blob, size_t limit);
 
@@ -83,6 +87,7 @@ class Registry {
   Status wait_to_repeat(Call* call, const Status& why);
   Status fetch_token(const Challenge& challenge);
   Status refused(const Call& call, const HttpHead& head) const;
+  Result<std::vector<Descriptor>> referrers_by_tag(const std::string& digest);
   std::string base_url() const;
   std::string blob_path(const Descriptor& blob) const;
 

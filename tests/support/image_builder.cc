@@ -384,19 +384,43 @@ std::string make_ztoc(const LayerSpec& layer, const std::vector<TarFile>& files,
   return w.out;
 }
 
-BuiltImage put_soci_image(Shelf* shelf, const std::string& tag, const LayerSpec& layer, const std::string& ztoc) {
+namespace {
+
+// The digest of the index.
+std::string put_index(Shelf* shelf, int version, const std::string& subject, const LayerSpec& layer,
+                      const std::string& ztoc) {
   shelf->blobs[digest(ztoc)] = ztoc;
   shelf->blobs[digest("{}")] = "{}";
-  const std::string index =
-      fmt::format(R"({{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json",)"
-                  R"("artifactType":"application/vnd.amazon.soci.index.v2+json",)"
-                  R"("config":{{"mediaType":"application/vnd.amazon.soci.index.v2+json","size":2,"digest":"{}"}},)"
-                  R"("layers":[{{"mediaType":"application/octet-stream","size":{},"digest":"{}","annotations":)"
-                  R"({{"com.amazon.soci.image-layer-digest":"{}","com.amazon.soci.image-layer-mediaType":"{}"}}}}]}})",
-                  digest("{}"), ztoc.size(), digest(ztoc), digest(layer.blob), layer.media_type);
+  const std::string about =
+      subject.empty() ? ""
+                      : fmt::format(R"("subject":{{"mediaType":"application/vnd.oci.image.manifest.v1+json","size":1,)"
+                                    R"("digest":"{}"}},)",
+                                    subject);
+  const std::string index = fmt::format(
+      R"({{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json",)"
+      R"("artifactType":"application/vnd.amazon.soci.index.v{}+json",{})"
+      R"("config":{{"mediaType":"application/vnd.amazon.soci.index.v{}+json","size":2,"digest":"{}"}},)"
+      R"("layers":[{{"mediaType":"application/octet-stream","size":{},"digest":"{}","annotations":)"
+      R"({{"com.amazon.soci.image-layer-digest":"{}","com.amazon.soci.image-layer-mediaType":"{}"}}}}]}})",
+      version, about, version, digest("{}"), ztoc.size(), digest(ztoc), digest(layer.blob), layer.media_type);
   shelf->manifests[digest(index)] = {"application/vnd.oci.image.manifest.v1+json", index};
-  return put_image(shelf, tag, {layer},
-                   fmt::format(R"(,"annotations":{{"com.amazon.soci.index-digest":"{}"}})", digest(index)));
+  return digest(index);
+}
+
+}  // namespace
+
+BuiltImage put_soci_image(Shelf* shelf, const std::string& tag, const LayerSpec& layer, const std::string& ztoc) {
+  return put_image(
+      shelf, tag, {layer},
+      fmt::format(R"(,"annotations":{{"com.amazon.soci.index-digest":"{}"}})", put_index(shelf, 2, "", layer, ztoc)));
+}
+
+std::string put_soci_index(Shelf* shelf, int version, const std::string& subject, const LayerSpec& layer,
+                           const std::string& ztoc) {
+  const std::string name = put_index(shelf, version, subject, layer, ztoc);
+  return fmt::format(R"({{"mediaType":"application/vnd.oci.image.manifest.v1+json","size":{},"digest":"{}",)"
+                     R"("artifactType":"application/vnd.amazon.soci.index.v{}+json"}})",
+                     shelf->manifests[name].second.size(), name, version);
 }
 
 }  // namespace ghostfleet::tests

@@ -51,5 +51,8 @@ LayerSpec chunked_layer(const std::vector<TarFile>& files, size_t chunk, bool po
 std::string make_ztoc(const LayerSpec& layer, const std::vector<TarFile>& files, size_t span);
 // An image of one layer with its SOCI index (version 2), which the manifest names.
 BuiltImage put_soci_image(Shelf* shelf, const std::string& tag, const LayerSpec& layer, const std::string& ztoc);
+// Its index alone, of that version and about a manifest (`subject`; may be empty). What a list of referrers has of it.
+std::string put_soci_index(Shelf* shelf, int version, const std::string& subject, const LayerSpec& layer,
+                           const std::string& ztoc);
 
 }  // namespace ghostfleet::tests

@@ -177,6 +177,13 @@ RoughAnswer Shelf::bytes(const RoughRequest& request, const std::string& all, bo
 RoughAnswer Shelf::answer(const RoughRequest& request) const {
   const std::string& target = request.target;
   const std::string last = target.substr(target.rfind('/') + 1);
+  if (referrers && target.find("/referrers/") != std::string::npos) {
+    RoughAnswer a;
+    a.headers = {{"Content-Type", "application/vnd.oci.image.index.v1+json"}};
+    const auto it = referrers->find(last);
+    a.body = it != referrers->end() ? it->second : R"({"schemaVersion":2,"manifests":[]})";
+    return a;
+  }
   if (target.find("/manifests/") != std::string::npos) {
     if (const auto it = manifests.find(last); it != manifests.end()) {
       RoughAnswer a;

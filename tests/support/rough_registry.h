@@ -68,6 +68,8 @@ struct Shelf {
   std::map<std::string, std::pair<std::string, std::string>> manifests;  // tag or digest → type and bytes
   std::map<std::string, std::string> blobs;                              // digest → bytes
   bool ranges = true;
+  // Of the referrers API: digest → an index; nothing: the registry has no such API.
+  std::optional<std::map<std::string, std::string>> referrers;
   RoughAnswer answer(const RoughRequest& request) const;
   static RoughAnswer bytes(const RoughRequest& request, const std::string& all, bool ranges);
 };
