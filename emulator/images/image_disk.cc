@@ -1,9 +1,6 @@
 #include "emulator/images/image_disk.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <tuple>
 
 namespace ghostfleet::emulator {
 namespace {
@@ -64,10 +61,7 @@ int64_t ImageDisk::size_of(const LayerInfo& layer) const {
   return layer.unpacked + (options_->keep_compressed ? layer.compressed : 0);
 }
 
-int ImageDisk::usage_percent() const {
-  if (options_->disk_capacity <= 0) return 0;
-  return 100 - static_cast<int>(static_cast<double>(available()) * 100 / static_cast<double>(options_->disk_capacity));
-}
+int ImageDisk::usage_percent() const { return emulator::usage_percent(options_->disk_capacity, available()); }
 
 // Every layer once.
 void ImageDisk::measure() {
@@ -82,17 +76,10 @@ void ImageDisk::measure() {
 
 ImageCollection ImageDisk::collect(TimePoint now, const std::function<bool(std::string_view)>& in_use) {
   ImageCollection round;
-  const bool off = options_->gc_high_percent >= 100;
-  if (off || !above_threshold()) return round;
-  const auto keep_free = static_cast<double>(options_->disk_capacity) * (100 - options_->gc_low_percent) / 100;
-  round.wanted = static_cast<int64_t>(keep_free) - available();
+  round.wanted = bytes_to_free(rules(), options_->disk_capacity, available());
+  if (round.wanted == 0) return round;
   free(now, in_use, &round);
-  if (round.freed < round.wanted) {
-    round.failure = fmt::format(
-        "Failed to garbage collect required amount of images. Attempted to free {} bytes, but only found {} bytes "
-        "eligible to free.",
-        round.wanted, round.freed);
-  }
+  round.failure = collection_failure(round.wanted, round.freed);
   return round;
 }
 
@@ -104,18 +91,16 @@ size_t ImageDisk::remove_unused(TimePoint now, const std::function<bool(std::str
 }
 
 void ImageDisk::free(TimePoint now, const std::function<bool(std::string_view)>& in_use, ImageCollection* round) {
+  std::vector<Collectable> all;
   for (Held& held : images_) {
     if (in_use(held.image->name)) held.used = now;
+    all.push_back({held.image->compressed, held.since, held.used, held.pinned});
   }
-  std::stable_sort(images_.begin(), images_.end(),
-                   [](const Held& a, const Held& b) { return std::tie(a.used, a.since) < std::tie(b.used, b.since); });
-  std::erase_if(images_, [&](const Held& held) {
-    const bool stays = held.pinned || held.used >= now || now - held.since < options_->gc_minimum_age;
-    if (round->freed >= round->wanted || stays) return false;
-    round->freed += held.image->compressed;
-    ++round->removed;
-    return true;
-  });
+  ChosenImages chosen = choose_images(all, now, options_->gc_minimum_age, round->wanted);
+  round->freed = chosen.freed;
+  round->removed = chosen.images.size();
+  std::sort(chosen.images.rbegin(), chosen.images.rend());  // from behind
+  for (const size_t i : chosen.images) images_.erase(images_.begin() + static_cast<std::ptrdiff_t>(i));
   if (round->removed > 0) measure();
 }
 

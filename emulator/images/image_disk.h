@@ -6,7 +6,6 @@
 // on the disk, or stay because another image has them.
 // Units: bytes. Thread rule: one owner. Ownership: the options outlive it. Cost: 32 bytes for each image; questions are
 // O(images × log layers).
-// Source: kubernetes.io, Garbage collection of images; texts as of Kubernetes 1.36.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +17,7 @@
 
 #include "base/clock.h"
 #include "emulator/images/catalogue.h"
+#include "emulator/images/image_collection.h"
 #include "emulator/images/pull_options.h"
 
 namespace ghostfleet::emulator {
@@ -68,6 +68,9 @@ class ImageDisk {
  private:
   Held* find(std::string_view name);
   void free(TimePoint now, const std::function<bool(std::string_view)>& in_use, ImageCollection* round);
+  CollectionRules rules() const {
+    return {options_->gc_high_percent, options_->gc_low_percent, options_->gc_minimum_age};
+  }
   void measure();
 
   const PullOptions* options_;

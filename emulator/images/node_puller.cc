@@ -12,7 +12,6 @@
 namespace ghostfleet::emulator {
 namespace {
 
-constexpr Duration kCollectPeriod = std::chrono::minutes(5);
 
 // What luck decides.
 enum Draw : uint32_t { kLatencyDraw, kStallDraw, kStallShareDraw, kDraws };
@@ -380,8 +379,8 @@ void NodePuller::consider_collecting(TimePoint now) {
   collecting_ = true;
   // A kubelet looks every five minutes from its start on.
   const auto phase =
-      static_cast<int64_t>(hash_mix(service_.seed_, node_) % static_cast<uint64_t>(kCollectPeriod.count()));
-  const Duration until = kCollectPeriod - Duration((now.ns + phase) % kCollectPeriod.count());
+      static_cast<int64_t>(hash_mix(service_.seed_, node_) % static_cast<uint64_t>(kImageCollectionPeriod.count()));
+  const Duration until = kImageCollectionPeriod - Duration((now.ns + phase) % kImageCollectionPeriod.count());
   service_.begin(node_, kCollectKey, now, {zone_, 0, 0, 0, 0, until});
 }
 
@@ -391,11 +390,9 @@ void NodePuller::collect(TimePoint now) {
   const ImageCollection round =
       disk_.collect(now, [this](std::string_view image) { return host_.image_in_use(image); });
   service_.counts_.collected += round.removed;
-  if (!round.failure.empty()) {
-    host_.node_warning("FreeDiskSpaceFailed", round.failure);
-    if (collection_failed_) host_.node_warning("ImageGCFailed", round.failure);
-  }
-  collection_failed_ = !round.failure.empty();
+  news_.round(round.failure, [this](std::string_view reason, const std::string& message) {
+    host_.node_warning(reason, message);
+  });
   if (round.removed > 0) host_.images_changed();
   consider_collecting(now);
 }

@@ -39,6 +39,8 @@ class PullHost {
   virtual void image_read(agent::ReadTicket, agent::ReadEnd) {}
   // Whether a container, running or ended, is of this image (named with registry and tag).
   virtual bool image_in_use(std::string_view image) = 0;
+  // Whether it is known which containers there are; false for a moment after the start.
+  virtual bool pods_known() { return true; }
   // A Warning about the Node object.
   virtual void node_warning(std::string_view reason, const std::string& message) = 0;
   // What is on the disk has changed.
@@ -131,8 +133,8 @@ class NodePuller final : public agent::ImagePuller {
   uint32_t node_, zone_;
   uint32_t next_key_ = 1;
   uint32_t active_ = 0;
-  bool collecting_ = false;         // garbage collection is armed
-  bool collection_failed_ = false;  // the last one
+  bool collecting_ = false;  // garbage collection is armed
+  CollectionNews news_;
 };
 
 }  // namespace ghostfleet::emulator
