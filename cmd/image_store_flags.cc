@@ -22,6 +22,11 @@ std::string flag_without_store(const ImageStoreFlags& flags) {
   if (flags.parallel != 0) return "--max-parallel-image-pulls";
   if (flags.no_background_fetch) return "--no-image-background-fetch";
   if (!flags.background_fetch_delay.empty()) return "--image-background-fetch-delay";
+  if (flags.gc_high >= 0) return "--image-gc-high-threshold";
+  if (flags.gc_low >= 0) return "--image-gc-low-threshold";
+  if (!flags.minimum_ttl.empty()) return "--minimum-image-ttl-duration";
+  if (!flags.verification.empty()) return "--image-pull-credentials-verification-policy";
+  if (!flags.allowlist.empty()) return "--preloaded-images-verification-allowlist";
   return flags.serialize ? "--serialize-image-pulls" : "";
 }
 
@@ -51,6 +56,37 @@ Result<image::PullOptions> pull_options(const ImageStoreFlags& flags) {
   if (!users.ok()) return users.error().with_context("--image-docker-config");
   o.registry.credentials = std::move(*users);
   return o;
+}
+
+Status set_collection(const ImageStoreFlags& flags, emulator::CollectionRules* out) {
+  if (flags.gc_high >= 0) out->high_percent = flags.gc_high;
+  if (flags.gc_low >= 0) out->low_percent = flags.gc_low;
+  if (out->low_percent >= out->high_percent)
+    return invalid_argument(
+        fmt::format("--image-gc-low-threshold {}: less than --image-gc-high-threshold ({}) is expected",
+                    out->low_percent, out->high_percent));
+  if (flags.minimum_ttl.empty()) return Status();
+  if (!parse_duration(flags.minimum_ttl, &out->minimum_age) || out->minimum_age < Duration(0))
+    return invalid_argument(
+        fmt::format("--minimum-image-ttl-duration \"{}\": a duration such as 2m is expected", flags.minimum_ttl));
+  return Status();
+}
+
+Status set_verification(const ImageStoreFlags& flags, image::VerificationRules* out) {
+  if (!flags.verification.empty()) {
+    auto policy = image::parse_verification_policy(flags.verification);
+    if (!policy.ok()) return policy.error().with_context("--image-pull-credentials-verification-policy");
+    out->policy = *policy;
+  }
+  const bool by_list = out->policy == image::VerificationPolicy::kNeverVerifyAllowlistedImages;
+  if (!flags.allowlist.empty() && !by_list)
+    return invalid_argument(
+        "--preloaded-images-verification-allowlist: --image-pull-credentials-verification-policy "
+        "NeverVerifyAllowlistedImages is needed with it");
+  for (const std::string& entry : flags.allowlist)
+    GF_RETURN_IF_ERROR(image::check_allowed_image(entry).with_context("--preloaded-images-verification-allowlist"));
+  out->allowed = flags.allowlist;
+  return Status();
 }
 
 Status set_reads(const ImageStoreFlags& flags, emulator::ImageStoreOptions* out) {
@@ -92,6 +128,23 @@ void add_image_store_flags(CLI::App& command, ImageStoreFlags* flags) {
                   "images pulled at the same time; the others wait (default 5)")
       ->check(CLI::Range(1, kMostPulls));
   command.add_flag("--serialize-image-pulls", flags->serialize, "pull one image after the other");
+  command
+      .add_option("--image-gc-high-threshold", flags->gc_high,
+                  "percent of the folder's file system from which on unused images go, looked at every five minutes "
+                  "(default 85; 100: never)")
+      ->check(CLI::Range(0, 100));
+  command.add_option("--image-gc-low-threshold", flags->gc_low, "until it is used no more than that (default 80)")
+      ->check(CLI::Range(0, 100));
+  command.add_option("--minimum-image-ttl-duration", flags->minimum_ttl,
+                     "how old an image is at least before it goes (default 2m)");
+  command.add_option("--image-pull-credentials-verification-policy", flags->verification,
+                     "which images that are there a pod may use without the credentials they were pulled with: those "
+                     "that no agent has pulled (NeverVerifyPreloadedImages, the default), all (NeverVerify), those of "
+                     "a list (NeverVerifyAllowlistedImages), or none (AlwaysVerify)");
+  command
+      .add_option("--preloaded-images-verification-allowlist", flags->allowlist,
+                  "that list: REGISTRY/REPOSITORY or REGISTRY/PART/*,...")
+      ->delimiter(',');
   command.add_option("--image-platform", flags->platform,
                      "OS/ARCHITECTURE of the images (default: this machine's, not the node's)");
   command
@@ -123,6 +176,8 @@ Result<std::shared_ptr<const emulator::ImageStoreOptions>> image_store_options(c
   if (flags.parallel != 0) o.limits.parallel = flags.parallel;
   if (flags.serialize) o.limits.parallel = 1;
   GF_RETURN_IF_ERROR(set_reads(flags, &o));
+  GF_RETURN_IF_ERROR(set_collection(flags, &o.collection));
+  GF_RETURN_IF_ERROR(set_verification(flags, &o.verification));
   o.folder = expand_home(flags.store);
   const auto store = image::ContentStore::open(o.folder, image::ContentStore::Lock::kShared);
   if (!store.ok()) return store.error().with_context("--image-store");

@@ -22,7 +22,9 @@ struct ImageStoreFlags {
   int parallel = 0;  // 0: not given
   bool serialize = false;
   bool no_background_fetch = false;
-  std::string background_fetch_delay;
+  std::string background_fetch_delay, minimum_ttl, verification;
+  std::vector<std::string> allowlist;
+  int gc_high = -1, gc_low = -1;  // -1: not given
 };
 
 void add_image_store_flags(CLI::App& command, ImageStoreFlags* flags);

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -90,6 +89,18 @@ uint64_t bytes_of(const std::string& path) {
   return stat(path.c_str(), &info) == 0 ? static_cast<uint64_t>(info.st_blocks) * 512 : 0;
 }
 
+// Locks of the open file, not of the process: two stores of one process know of each other. 0, or an errno.
+int lock_file(int fd, short type, bool wait) {
+  struct flock how {};
+  how.l_type = type;
+  how.l_whence = SEEK_SET;
+  while (fcntl(fd, wait ? F_OFD_SETLKW : F_OFD_SETLK, &how) != 0) {
+    if (errno != EINTR) return errno;
+  }
+  return 0;
+}
+bool is_taken(int error) { return error == EAGAIN || error == EACCES; }
+
 }  // namespace
 
 Result<std::unique_ptr<ContentStore>> ContentStore::open(const std::string& folder, Lock lock) {
@@ -98,15 +109,11 @@ Result<std::unique_ptr<ContentStore>> ContentStore::open(const std::string& fold
   const std::string path = folder + "/lock";
   Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!fd.valid()) return system_status("image store: " + path, errno);
-  const int wanted = lock == Lock::kAlone ? LOCK_EX | LOCK_NB : LOCK_SH;
-  int got = 0;
-  do {
-    got = flock(fd.get(), wanted);
-  } while (got != 0 && errno == EINTR);
-  if (got != 0 && errno == EWOULDBLOCK)
+  const int error = lock_file(fd.get(), lock == Lock::kAlone ? F_WRLCK : F_RDLCK, lock == Lock::kShared);
+  if (is_taken(error))
     return Status(Code::kResourceExhausted,
                   fmt::format("image store {}: another process pulls or reads there", folder));
-  if (got != 0) return system_status("image store: " + path, errno);
+  if (error != 0) return system_status("image store: " + path, error);
   std::unique_ptr<ContentStore> store(new ContentStore(folder, std::move(fd), lock));
   GF_RETURN_IF_ERROR(store->make_folders());
   return store;
@@ -239,42 +246,130 @@ Status ContentStore::remove_image(const std::string& reference) {
   return unlink(path.c_str()) == 0 ? Status() : system_status("removing " + path, errno);
 }
 
-Result<ContentStore::Collected> ContentStore::collect() {
-  if (kind_ != Lock::kAlone) return internal_error("collecting needs the store alone");
+class ContentStore::Alone {
+ public:
+  explicit Alone(ContentStore* store) : store_(store) {}
+  ~Alone() {
+    if (!taken_) return;
+    lock_file(store_->lock_.get(), F_RDLCK, false);
+    const std::lock_guard lock(store_->mutex_);
+    store_->sweeping_ = false;
+    store_->sticky_.clear();
+  }
+  // A lock that is not to be had leaves the one that is there.
+  Status take() {
+    const int error = lock_file(store_->lock_.get(), F_WRLCK, false);
+    if (is_taken(error))
+      return Status(Code::kResourceExhausted,
+                    fmt::format("image store {}: another process pulls or reads there", store_->folder_));
+    if (error != 0) return system_status("image store: " + store_->folder_ + "/lock", error);
+    taken_ = true;
+    const std::lock_guard lock(store_->mutex_);
+    store_->sweeping_ = true;
+    store_->sticky_.insert(store_->pins_.begin(), store_->pins_.end());
+    return Status();
+  }
+
+ private:
+  ContentStore* store_;
+  bool taken_ = false;
+};
+
+ContentStore::Pin ContentStore::pin(const std::vector<std::string>& digests) {
+  auto names = std::make_unique<std::vector<std::string>>();
+  for (const std::string& digest : digests) {
+    if (!digest.empty()) names->emplace_back(hex_of(digest));
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    pins_.insert(names->begin(), names->end());
+    if (sweeping_) sticky_.insert(names->begin(), names->end());
+  }
+  return Pin(names.release(), [this](const void* held) {
+    const std::unique_ptr<const std::vector<std::string>> gone(static_cast<const std::vector<std::string>*>(held));
+    const std::lock_guard lock(mutex_);
+    for (const std::string& name : *gone) pins_.erase(pins_.find(name));
+  });
+}
+
+// What images refer to, by the folders it is in.
+struct ContentStore::Kept {
+  std::set<std::string> blobs, layers, roots, spans;
+};
+
+Result<ContentStore::Kept> ContentStore::kept_by_images() const {
   auto all = images();
   if (!all.ok()) return all.error();
-  std::set<std::string> blobs, layers, roots, spans;
+  Kept kept;
   for (const ImageRecord& r : *all) {
     for (const auto* list : {&r.layers, &r.extra}) {
-      for (const std::string& digest : *list) blobs.emplace(hex_of(digest));
+      for (const std::string& digest : *list) kept.blobs.emplace(hex_of(digest));
     }
-    for (const std::string& digest : r.layers) spans.emplace(hex_of(digest));
-    spans.emplace(hex_of(r.manifest));  // what was found about it
-    blobs.emplace(hex_of(r.manifest));
-    blobs.emplace(hex_of(r.config));
-    for (const std::string& diff : r.diffs) layers.emplace(hex_of(diff));
-    if (!r.chain.empty()) roots.emplace(hex_of(r.chain));
+    for (const std::string& digest : r.layers) kept.spans.emplace(hex_of(digest));
+    kept.spans.emplace(hex_of(r.manifest));  // what was found about it
+    kept.blobs.emplace(hex_of(r.manifest));
+    kept.blobs.emplace(hex_of(r.config));
+    for (const std::string& diff : r.diffs) kept.layers.emplace(hex_of(diff));
+    if (!r.chain.empty()) kept.roots.emplace(hex_of(r.chain));
   }
+  return kept;
+}
+
+// Renamed while nobody can pin it; false: it is pinned, or gone.
+bool ContentStore::take_out(const std::string& path, const std::string& name, const std::string& place) {
+  const std::lock_guard lock(mutex_);
+  return pins_.count(name) == 0 && !sticky_.contains(name) && rename(path.c_str(), place.c_str()) == 0;
+}
+
+Status ContentStore::sweep(const std::string& folder, const std::set<std::string>& keep, uint64_t* count,
+                           uint64_t* bytes) {
+  static std::atomic<uint64_t> number{0};
+  auto names = names_of(folder_ + "/" + folder);
+  if (!names.ok()) return names.error();
+  for (const std::string& name : *names) {
+    if (keep.contains(name)) continue;
+    const std::string path = fmt::format("{}/{}/{}", folder_, folder, name);
+    const std::string gone = fmt::format("{}/tmp/gone-{}-{}", folder_, getpid(), number.fetch_add(1));
+    const uint64_t size = bytes_of(path);
+    if (!take_out(path, name, gone)) continue;
+    *bytes += size;
+    ++*count;
+    GF_RETURN_IF_ERROR(remove_tree(gone));
+  }
+  return Status();
+}
+
+Result<ContentStore::Collected> ContentStore::collect() {
+  if (kind_ != Lock::kAlone) return internal_error("collecting needs the store alone");
+  const auto kept = kept_by_images();
+  if (!kept.ok()) return kept.error();
   Collected out;
-  const auto sweep = [&](const std::string& folder, const std::set<std::string>& keep, uint64_t* count) {
-    auto names = names_of(folder_ + "/" + folder);
-    if (!names.ok()) return names.error();
-    for (const std::string& name : *names) {
-      if (keep.contains(name)) continue;
-      const std::string path = fmt::format("{}/{}/{}", folder_, folder, name);
-      out.bytes += bytes_of(path);
-      GF_RETURN_IF_ERROR(remove_tree(path));
-      ++*count;
-    }
-    return Status();
-  };
   uint64_t other = 0;
-  GF_RETURN_IF_ERROR(sweep("rootfs", roots, &out.roots));
-  GF_RETURN_IF_ERROR(sweep("layers", layers, &out.layers));
-  GF_RETURN_IF_ERROR(sweep("blobs/sha256", blobs, &out.blobs));
-  GF_RETURN_IF_ERROR(sweep("spans", spans, &other));
-  GF_RETURN_IF_ERROR(sweep("ingest", {}, &other));
-  GF_RETURN_IF_ERROR(sweep("tmp", {}, &other));
+  GF_RETURN_IF_ERROR(sweep("rootfs", kept->roots, &out.roots, &out.bytes));
+  GF_RETURN_IF_ERROR(sweep("layers", kept->layers, &out.layers, &out.bytes));
+  GF_RETURN_IF_ERROR(sweep("blobs/sha256", kept->blobs, &out.blobs, &out.bytes));
+  GF_RETURN_IF_ERROR(sweep("spans", kept->spans, &other, &out.bytes));
+  GF_RETURN_IF_ERROR(sweep("ingest", {}, &other, &out.bytes));
+  GF_RETURN_IF_ERROR(sweep("tmp", {}, &other, &out.bytes));
+  return out;
+}
+
+// What is on its way (ingest, tmp) is not looked at.
+Result<ContentStore::Collected> ContentStore::remove_images(const std::vector<std::string>& references) {
+  Alone alone(this);
+  GF_RETURN_IF_ERROR(alone.take());
+  for (const std::string& reference : references) {
+    const Status s = remove_image(reference);
+    if (!s.ok() && s.code() != Code::kNotFound) return s;
+  }
+  const auto kept = kept_by_images();
+  if (!kept.ok()) return kept.error();
+  Collected out;
+  uint64_t other = 0;
+  GF_RETURN_IF_ERROR(sweep("rootfs", kept->roots, &out.roots, &out.bytes));
+  GF_RETURN_IF_ERROR(sweep("layers", kept->layers, &out.layers, &out.bytes));
+  GF_RETURN_IF_ERROR(sweep("blobs/sha256", kept->blobs, &out.blobs, &out.bytes));
+  GF_RETURN_IF_ERROR(sweep("spans", kept->spans, &other, &out.bytes));
   return out;
 }
 

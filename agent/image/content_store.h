@@ -1,13 +1,15 @@
 // ContentStore: what was pulled, in a folder. Everything arrives under a temporary name and is renamed when it is
 // whole and its digest is right: what has a name here is complete.
 //
-//   lock                      held shared by pulls, alone by rm and gc
+//   lock                      held shared by pulls, alone by rm and while images are removed (a lock of the open file,
+//                             F_OFD_SETLK)
 //   blobs/sha256/HEX          as the registry has them
 //   ingest/HEX.part, .done    a blob on its way, and which chunks of it are there: a pull goes on where one was cut
 //   layers/HEX/root, marks    an unpacked layer, by the digest of its tar (diff id)
 //   rootfs/HEX                layers merged, by chain id; hard links to those in layers/
 //   spans/HEX/NAME            pieces of a layer read lazily
 //   images/HEX.json           a record for each reference
+//   pulled/                   whose credentials images were pulled with (pull_records.h)
 //   tmp/                      on its way
 //
 // Thread rule: any thread. Several processes may use one folder. Mode 0700: files inside have the owners and bits of
@@ -16,6 +18,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -77,6 +81,13 @@ class ContentStore {
   };
   // Removes what no image refers to, and what was left half-made. Needs Lock::kAlone.
   Result<Collected> collect();
+  // Takes images away by their names, and then what no image refers to any more, beside threads of this process that
+  // pull and read. What they make or count on is to be pinned. ResourceExhausted, and nothing is done: another process
+  // uses the folder.
+  Result<Collected> remove_images(const std::vector<std::string>& references);
+  // As long as somebody has it, what these digests name (blobs, layers, roots; there or to come) is not removed.
+  using Pin = std::shared_ptr<const void>;
+  Pin pin(const std::vector<std::string>& digests);
   // Bytes of cut pulls that a further pull would go on with.
   uint64_t unfinished_bytes() const;
 
@@ -84,11 +95,21 @@ class ContentStore {
   ContentStore(std::string folder, Fd lock, Lock kind)
       : folder_(std::move(folder)), lock_(std::move(lock)), kind_(kind) {}
   Status make_folders() const;
+  // Holds the folder alone until the end of the scope.
+  class Alone;
+  struct Kept;
+  Result<Kept> kept_by_images() const;
+  Status sweep(const std::string& folder, const std::set<std::string>& keep, uint64_t* count, uint64_t* bytes);
+  bool take_out(const std::string& path, const std::string& name, const std::string& place);
   Status write_in_one(const std::string& path, const std::string& bytes, bool durable);
 
   std::string folder_;
   Fd lock_;
   Lock kind_;
+  std::mutex mutex_;                 // guards what follows
+  std::multiset<std::string> pins_;  // digests without their algorithm
+  std::set<std::string> sticky_;     // that were pinned at any time since the present sweep began
+  bool sweeping_ = false;
 };
 
 }  // namespace ghostfleet::image

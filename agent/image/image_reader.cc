@@ -127,8 +127,8 @@ Result<bool> ImageReader::with_users(const ImageRecord& image, const std::vector
   Open& from = **opened;
   const uint64_t requests = from.registry.stats().requests, logins = from.registry.stats().logins;
   Result<bool> result = false;
-  for (DockerConfig& user : users_for(*reference, credentials, users_())) {
-    from.registry.set_credentials(std::move(user));
+  for (RegistryUser& user : users_for(*reference, credentials, users_())) {
+    from.registry.set_credentials(std::move(user.config));
     result = what(from.lazy);
     if (result.ok() || !refused(result.error().code())) break;
   }

@@ -388,6 +388,7 @@ Status LazyImage::read_soci_index() {
     return Status();
   }
   GF_RETURN_IF_ERROR(check_digest(digest).with_context(std::string(kIndexDigest)));
+  pins_.push_back(store_->pin({digest}));
   auto bytes = store_->read_blob(digest, kMaxManifestBytes);
   if (!bytes.ok()) {
     auto fetched = registry_->manifest(digest);
@@ -433,6 +434,7 @@ Result<std::string> LazyImage::find_soci_index(bool anew) {
 }
 
 Result<std::unique_ptr<LazyLayer>> LazyImage::open_soci(const Descriptor& blob, const Descriptor& ztoc) {
+  pins_.push_back(store_->pin({ztoc.digest}));
   auto bytes = store_->read_blob(ztoc.digest, kMaxTableBytes);
   if (!bytes.ok()) {
     bytes = registry_->small_blob(ztoc, kMaxTableBytes);

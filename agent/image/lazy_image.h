@@ -71,6 +71,7 @@ class LazyImage {
   std::vector<Descriptor> ztocs_;
   std::vector<std::unique_ptr<LazyLayer>> layers_;
   std::vector<std::string> tables_;
+  std::vector<ContentStore::Pin> pins_;     // of tables, until the image has a record that names them
   size_t next_layer_ = 0, next_piece_ = 0;  // of fetch_next()
 };
 

@@ -24,21 +24,38 @@ ImageRecord untagged(ImageRecord record) {
 }
 
 RegistrySource::RegistrySource(ContentStore* store, PullOptions options, std::vector<std::string> plain_http,
-                               UserSource users)
+                               UserSource users, PullRecords* records)
     : store_(store),
       registry_(options.registry),
       plain_http_(std::move(plain_http)),
       users_(users ? std::move(users) : [own = options.registry.credentials] { return own; }),
+      records_(records),
       puller_(store, std::move(options)) {}
 
 Result<ImageRecord> RegistrySource::pull(const PullWork& work, CancelFlag* cancel) {
+  if (records_ != nullptr) records_->begun(work.reference);
+  int used = -1;
+  auto record = pull_with_users(work, cancel, &used);
+  if (records_ == nullptr) return record;
+  if (record.ok()) {
+    records_->pulled(work.reference, *record, used >= 0 ? &work.secrets[static_cast<size_t>(used)] : nullptr);
+  } else {
+    records_->failed(work.reference);
+  }
+  return record;
+}
+
+Result<ImageRecord> RegistrySource::pull_with_users(const PullWork& work, CancelFlag* cancel, int* used) {
   const Reference& image = work.reference;
   RegistryOptions how = registry_;
   how.plain_http = std::find(plain_http_.begin(), plain_http_.end(), image.registry) != plain_http_.end();
   const auto before = store_->find_image(image.to_string());
   Status failure;
-  for (DockerConfig& user : users_for(image, work.credentials, users_())) {
-    how.credentials = std::move(user);
+  std::vector<DockerConfig> given;
+  for (const PodSecret& secret : work.secrets) given.push_back(secret.config);
+  for (RegistryUser& user : users_for(image, given, users_())) {
+    *used = user.given;
+    how.credentials = std::move(user.config);
     const auto report = puller_.pull(image, how, cancel);
     if (report.ok()) return pulled(image, before);
     failure = report.error();

@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "agent/image/pull_records.h"
 #include "agent/image/puller.h"
 #include "agent/image/users.h"
 #include "base/clock.h"
@@ -24,7 +25,7 @@ namespace ghostfleet::image {
 
 struct PullWork {
   Reference reference;
-  std::vector<DockerConfig> credentials;  // of whoever wants the image, before those of the source
+  std::vector<PodSecret> secrets;  // of whoever wants the image, before those of the source
 };
 
 // Where images come from.
@@ -43,21 +44,24 @@ ImageRecord untagged(ImageRecord record);
 // refuses (401, 403, 404) is asked again with the next credentials that have a user for it, those of the options last;
 // without any it is asked as nobody.
 //
-// Thread rule: any thread. Ownership: the store outlives it.
+// Thread rule: any thread. Ownership: the store and the records outlive it.
 class RegistrySource final : public ImageSource {
  public:
-  // `plain_http`: registries (HOST:PORT) that are reached without TLS; `users`: instead of those of the options.
+  // `plain_http`: registries (HOST:PORT) that are reached without TLS; `users`: instead of those of the options;
+  // `records`: where it is written down whose credentials were used, null: nowhere.
   RegistrySource(ContentStore* store, PullOptions options, std::vector<std::string> plain_http,
-                 UserSource users = nullptr);
+                 UserSource users = nullptr, PullRecords* records = nullptr);
   Result<ImageRecord> pull(const PullWork& work, CancelFlag* cancel) override;
 
  private:
+  Result<ImageRecord> pull_with_users(const PullWork& work, CancelFlag* cancel, int* used);
   Result<ImageRecord> pulled(const Reference& image, const Result<ImageRecord>& before);
 
   ContentStore* store_;
   RegistryOptions registry_;
   std::vector<std::string> plain_http_;
   UserSource users_;
+  PullRecords* records_;
   Puller puller_;
 };
 

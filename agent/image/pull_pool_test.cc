@@ -192,9 +192,12 @@ class RegistrySourceTest : public testing::Test {
     return *DockerConfig::parse(R"({"auths":{")" + server_.host() + R"(":{"auth":")" + base64_encode(text) + R"("}}})");
   }
   Result<ImageRecord> pull(std::vector<DockerConfig> users, const std::string& tag = "v1") {
-    RegistrySource source(store_.get(), options_, plain_);
+    RegistrySource source(store_.get(), options_, plain_, nullptr, records_.get());
     CancelFlag cancel;
-    return source.pull({*parse_reference(server_.host() + "/team/app:" + tag), std::move(users)}, &cancel);
+    PullWork work{*parse_reference(server_.host() + "/team/app:" + tag), {}};
+    for (DockerConfig& config : users)
+      work.secrets.push_back({{"default", std::to_string(work.secrets.size()), "uid"}, std::move(config)});
+    return source.pull(work, &cancel);
   }
 
   tests::TemporaryFolder folder_;
@@ -205,7 +208,25 @@ class RegistrySourceTest : public testing::Test {
   RoughRegistry server_{[this](const RoughRequest& r) { return answer(r); }};
   std::vector<std::string> plain_{server_.host()};
   std::unique_ptr<ContentStore> store_;
+  std::unique_ptr<PullRecords> records_;
 };
+
+TEST_F(RegistrySourceTest, WhoseCredentialsWereUsedIsWrittenDown) {
+  records_ = *PullRecords::open(folder_.path(), {}, {});
+  needed_ = "me:right";
+  ASSERT_FALSE(pull({user("me:wrong")}).ok());
+  const auto record = pull({user("me:wrong"), user("me:right")});
+  ASSERT_TRUE(record.ok()) << record.error().message();
+  const Reference image = *parse_reference(record->reference);
+  EXPECT_FALSE(records_->open_to_all(image, *record));
+  EXPECT_TRUE(records_->open_to(image, *record, {{{"x", "y", "z"}, user("me:right")}}));
+  EXPECT_TRUE(records_->open_to(image, *record, {{{"default", "1", "uid"}, user("me:newer")}}));
+  EXPECT_FALSE(records_->open_to(image, *record, {{{"default", "0", "uid"}, user("me:wrong")}}));
+  // The node's own are everybody's.
+  options_.registry.credentials = user("me:right");
+  ASSERT_TRUE(pull({}).ok());
+  EXPECT_TRUE(records_->open_to_all(image, *record));
+}
 
 TEST_F(RegistrySourceTest, TheRecordHoldsTheDigestTheRegistryAnsweredWith) {
   const auto record = pull({});

@@ -490,6 +490,10 @@ Result<ResolvedImage> resolve_image(Registry* registry, const Reference& referen
   auto parsed = parse_config(*config);
   if (!parsed.ok()) return parsed.error().with_context(reference.to_string());
   out.config = std::move(*parsed);
+  std::vector<std::string> digests = out.config.diff_ids;
+  digests.insert(digests.end(), {out.manifest_digest, out.manifest.config.digest});
+  for (const Descriptor& layer : out.manifest.layers) digests.push_back(layer.digest);
+  out.pin = store->pin(digests);
   GF_RETURN_IF_ERROR(store->put_blob(out.manifest.config.digest, *config));
   GF_RETURN_IF_ERROR(store->put_blob(out.manifest_digest, out.manifest_bytes));
   return out;
@@ -543,12 +547,14 @@ Result<PullReport> Puller::pull(const Reference& reference, const RegistryOption
   report.seconds_to_manifest = seconds_since(start);
   ImageRecord record = record_of(reference, *image, options_.settings.mode, how.plain_http);
 
+  ContentStore::Pin root_pin;
+  std::optional<LazyImage> lazy;  // has what it fetched pinned
   if (options_.settings.mode == PullMode::kLazy) {
-    LazyImage lazy(&registry, store_, *image, options_.limits);
-    GF_RETURN_IF_ERROR(lazy.prepare());
+    lazy.emplace(&registry, store_, *image, options_.limits);
+    GF_RETURN_IF_ERROR(lazy->prepare());
     for (const PlannedLayer& layer : *layers)
       report.layers.push_back({layer.blob.digest, layer.kind.foreign ? "foreign" : "lazy", layer.blob.size});
-    record.extra = lazy.tables();
+    record.extra = lazy->tables();
   } else {
     PullRun run(store_, options_, &registry, &downloads_, &unpacks_, cancel);
     for (const PlannedLayer& layer : *layers) {
@@ -562,6 +568,7 @@ Result<PullReport> Puller::pull(const Reference& reference, const RegistryOption
       report.layers.push_back(std::move(row));
     }
     record.chain = chain_id(record.diffs);
+    root_pin = store_->pin({record.chain});
     RootBuilder root(store_, record.chain);
     GF_RETURN_IF_ERROR(run.run([&](const std::string& diff) { return root.add(diff); }, record.diffs));
     GF_RETURN_IF_ERROR(root.finish());

@@ -86,12 +86,13 @@ class Gate {
   bool limited_;
 };
 
-// The manifest of an image for one platform, with its configuration; both are in the store afterwards.
+// The manifest of an image for one platform, with its configuration; both are in the store afterwards, and pinned.
 struct ResolvedImage {
   std::string manifest_digest, manifest_bytes;
   std::string target_digest;  // of what the registry answered first: the manifest, or its index; empty: not known
   Manifest manifest;
   ImageConfig config;
+  ContentStore::Pin pin;  // of these, of the layers and of what is made of them
 };
 Result<ResolvedImage> resolve_image(Registry* registry, const Reference& reference, const Platform& platform,
                                     ContentStore* store);

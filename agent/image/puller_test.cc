@@ -641,6 +641,84 @@ TEST_F(LazyTest, ALazyPullFetchesTablesOnly) {
   EXPECT_EQ(open()->images()->at(0).chain, "");
 }
 
+// Images that go while others of this process pull.
+TEST_F(PullTest, ImagesAreRemovedWithWhatOnlyTheyNeed) {
+  tests::put_image(&shelf_, "v1", three_layers());
+  tests::put_image(&shelf_, "v2", {three_layers()[0], tests::gzip_layer({{"own", "x"}})});
+  serve();
+  const auto one = pull("v1"), two = pull("v2");
+  ASSERT_TRUE(one.ok() && two.ok());
+  EXPECT_EQ(names("layers").size(), 4u);
+  auto store = open();
+  const std::string name = server_->host() + "/team/app:v1";
+  {
+    const auto other = open();
+    const auto refused = store->remove_images({name});
+    EXPECT_EQ(refused.error().code(), Code::kResourceExhausted) << refused.error().message();
+    EXPECT_EQ(names("images").size(), 2u);
+  }
+  const auto gone = store->remove_images({name, "r.example/none:1"});
+  ASSERT_TRUE(gone.ok()) << gone.error().message();
+  EXPECT_EQ(gone->layers, 2u);
+  EXPECT_EQ(gone->roots, 1u);
+  EXPECT_GT(gone->bytes, 0u);
+  EXPECT_EQ(names("layers").size(), 2u);
+  EXPECT_EQ(text(*two, "a"), big_);
+  EXPECT_EQ(text(*two, "own"), "x");
+  EXPECT_TRUE(names("tmp").empty());
+  // The lock is shared again.
+  EXPECT_NE(open(), nullptr);
+  EXPECT_FALSE(ContentStore::open(folder_ + "/store", ContentStore::Lock::kAlone).ok());
+}
+
+TEST_F(PullTest, WhatIsPinnedIsNotRemoved) {
+  tests::put_image(&shelf_, "v1", three_layers());
+  serve();
+  ASSERT_TRUE(pull("v1").ok());
+  auto store = open();
+  const ImageRecord record = store->images()->at(0);
+  {
+    const auto pin = store->pin({record.diffs[0], record.layers[1], record.chain, ""});
+    ASSERT_TRUE(store->remove_images({record.reference}).ok());
+    EXPECT_TRUE(store->has_layer(record.diffs[0]));
+    EXPECT_FALSE(store->has_layer(record.diffs[1]));
+    EXPECT_TRUE(store->has_blob(record.layers[1]));
+    EXPECT_FALSE(store->has_blob(record.layers[0]));
+    EXPECT_TRUE(store->has_rootfs(record.chain));
+    EXPECT_FALSE(store->has_blob(record.config));
+  }
+  ASSERT_TRUE(store->remove_images({}).ok());
+  EXPECT_FALSE(store->has_layer(record.diffs[0]));
+  EXPECT_TRUE(names("blobs/sha256").empty());
+}
+
+// Removal again and again while other threads pull: what a pull says it has pulled is there, as a whole.
+TEST_F(PullTest, PullsAndRemovalsSideBySide) {
+  tests::put_image(&shelf_, "v1", three_layers());
+  tests::put_image(&shelf_, "v2", {three_layers()[0], tests::gzip_layer({{"own", "x"}})});
+  serve();
+  auto store = open();
+  Puller puller(store.get(), options_);
+  std::atomic<bool> over{false};
+  std::thread remover([&] {
+    while (!over) EXPECT_TRUE(store->remove_images({server_->host() + "/team/app:v1"}).ok());
+  });
+  for (int i = 0; i < 12; ++i) {
+    CancelFlag cancel;
+    const auto report = puller.pull(*parse_reference(server_->host() + "/team/app:v2"), &cancel);
+    ASSERT_TRUE(report.ok()) << report.error().message();
+    EXPECT_EQ(text(*report, "a"), big_);
+    EXPECT_EQ(text(*report, "own"), "x");
+    const auto other = puller.pull(*parse_reference(server_->host() + "/team/app:v1"), &cancel);
+    ASSERT_TRUE(other.ok()) << other.error().message();
+    if (i % 3 == 2) {
+      EXPECT_TRUE(store->remove_image(server_->host() + "/team/app:v2").ok());
+    }
+  }
+  over = true;
+  remover.join();
+}
+
 TEST(Settings, OfThePullers) {
   EXPECT_EQ(settings_of(PullMode::kParallel).max_concurrent_downloads_per_image, 20);
   EXPECT_EQ(settings_of(PullMode::kParallel).concurrent_download_chunk_size, 16u << 20);

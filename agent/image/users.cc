@@ -6,13 +6,13 @@
 
 namespace ghostfleet::image {
 
-std::vector<DockerConfig> users_for(const Reference& image, const std::vector<DockerConfig>& credentials,
+std::vector<RegistryUser> users_for(const Reference& image, const std::vector<DockerConfig>& credentials,
                                     DockerConfig own) {
-  std::vector<DockerConfig> out;
-  for (const DockerConfig& config : credentials) {
-    if (config.find(image.registry, image.api_host())) out.push_back(config);
+  std::vector<RegistryUser> out;
+  for (size_t i = 0; i < credentials.size(); ++i) {
+    if (credentials[i].find(image.registry, image.api_host())) out.push_back({credentials[i], static_cast<int>(i)});
   }
-  if (out.empty() || own.find(image.registry, image.api_host())) out.push_back(std::move(own));
+  if (out.empty() || own.find(image.registry, image.api_host())) out.push_back({std::move(own), -1});
   return out;
 }
 

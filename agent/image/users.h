@@ -16,9 +16,13 @@ namespace ghostfleet::image {
 // Who we are to registries when nobody tells; asked anew each time.
 using UserSource = std::function<DockerConfig()>;
 
+struct RegistryUser {
+  DockerConfig config;
+  int given = -1;  // its place in the credentials that were given; -1: it is our own
+};
 // Those of `credentials` that have a user for the image's registry, in their order, then `own`; `own` alone, which may
 // have none, when nobody has one.
-std::vector<DockerConfig> users_for(const Reference& image, const std::vector<DockerConfig>& credentials,
+std::vector<RegistryUser> users_for(const Reference& image, const std::vector<DockerConfig>& credentials,
                                     DockerConfig own);
 
 // A docker config file that others may write anew: read each time it is asked for. What cannot be read changes nothing

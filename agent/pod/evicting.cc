@@ -191,9 +191,11 @@ Observations Manager::observe_node() const {
 bool Manager::uses_image(std::string_view image) const {
   const auto is_of = [&](const Pod& pod, size_t i) {
     const std::string& name = pod.spec->containers[i].image;
+    if (pod.runs[i].now.state == RunState::kAbsent) return false;
+    // Of a real image: also when its tag has moved since.
+    if (pod.extras != nullptr && !image.empty() && pod.extras->image_id(i) == image) return true;
     // The whole name holds the one that the pod gives: most are told apart without making it.
-    return pod.runs[i].now.state != RunState::kAbsent && image.find(name) != std::string_view::npos &&
-           normal_image_name(name) == image;
+    return image.find(name) != std::string_view::npos && normal_image_name(name) == image;
   };
   for (const Slot& slot : slots_) {
     for (size_t i = 0; slot.pod != nullptr && i < slot.pod->runs.size(); ++i) {

@@ -32,6 +32,12 @@ enum class ReadEnd : unsigned char {
 // When a pull ends that only its puller can tell the end of.
 inline constexpr TimePoint kPullEndIsTold{INT64_MAX};
 
+// What a pod's pull secret says.
+struct PullSecret {
+  std::string ns, name, uid;
+  std::string config;  // a docker config file; empty: it is of no use
+};
+
 struct PullResult {
   std::string error;  // as the kubelet shows it; empty: the image is there
   Duration own{0};    // of the pull itself, without the time it waited for its turn
@@ -62,14 +68,17 @@ class ImagePuller {
   // only.
   virtual bool real() const { return false; }
   // Before begin() of that ticket: what the pod's pull secrets say, in their order (pull_secrets.h).
-  virtual void give_secrets(PullTicket, std::vector<std::string>) {}
+  virtual void give_secrets(PullTicket, std::vector<PullSecret>) {}
+  // Whether a pod may use an image that is there: any pod, or one with these pull secrets. Of real() ones only.
+  virtual bool open_to_all(std::string_view) { return true; }
+  virtual bool open_to(std::string_view, const std::vector<PullSecret>&) { return true; }
   // The reference by digest, as container statuses tell it, of an image that is there; empty: one is made up.
   virtual std::string id_of(std::string_view) { return {}; }
   // Reads a file of an image that is there from its begin to its end, links followed inside the image; of real() ones
-  // only. `image` as id_of() gave it, or by its name; `configs` as of give_secrets(). PodManager::on_image_read(ticket)
+  // only. `image` as id_of() gave it, or by its name. PodManager::on_image_read(ticket)
   // tells the end, never inside this call.
   virtual void begin_read(ReadTicket, std::string_view /*image*/, std::string_view /*path*/,
-                          std::vector<std::string> /*configs*/) {}
+                          std::vector<PullSecret> /*secrets*/) {}
   // A container of an earlier agent runs from this image: it is there.
   virtual void adopt(std::string_view image, TimePoint now) = 0;
   // As it is now; nothing: images take no room.

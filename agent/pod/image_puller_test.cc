@@ -43,16 +43,25 @@ class ScriptedPuller final : public agent::ImagePuller {
   }
   void adopt(std::string_view image, TimePoint) override { adopted.emplace_back(image); }
   bool real() const override { return pulls_really; }
-  void give_secrets(PullTicket, std::vector<std::string> configs) override { secrets = std::move(configs); }
+  void give_secrets(PullTicket, std::vector<agent::PullSecret> given) override { keep(given); }
+  bool open_to_all(std::string_view) override { return everybodys; }
+  bool open_to(std::string_view, const std::vector<agent::PullSecret>& given) override {
+    keep(given);
+    return std::any_of(given.begin(), given.end(), [](const auto& s) { return s.config == "{\"good\":1}"; });
+  }
   std::string id_of(std::string_view image) override {
     const auto it = ids.find(std::string(image));
     return it == ids.end() ? std::string() : it->second;
   }
   void begin_read(agent::ReadTicket ticket, std::string_view image, std::string_view path,
-                  std::vector<std::string> configs) override {
+                  std::vector<agent::PullSecret> given) override {
     reads.emplace_back(std::string(image) + " " + std::string(path));
     read_tickets.push_back(ticket);
-    secrets = std::move(configs);
+    keep(given);
+  }
+  void keep(const std::vector<agent::PullSecret>& given) {
+    secrets.emplace();
+    for (const agent::PullSecret& secret : given) secrets->push_back(secret.config);
   }
   std::optional<agent::DiskRoom> disk_room() override { return room; }
   void remove_unused(TimePoint) override {
@@ -65,7 +74,7 @@ class ScriptedPuller final : public agent::ImagePuller {
   std::vector<agent::ReadTicket> read_tickets;
   std::map<std::string, PullTicket> on_their_way;
   PullResult result{{}, seconds(3), 123456789};
-  bool pulls_really = false;
+  bool pulls_really = false, everybodys = true;
   std::optional<std::vector<std::string>> secrets;
   std::map<std::string, std::string> ids;
   std::optional<agent::DiskRoom> room;
@@ -219,6 +228,17 @@ TEST_P(ImagePullerTest, TheIdOfARealImageIsToldAndStaysWhenItsTagMoves) {
   EXPECT_EQ(image_id_of(cluster_, "b"), "r.example/app@sha256:new");
 }
 
+TEST_P(ImagePullerTest, AnImageIsInUseByItsIdAsWell) {
+  puller_.pulls_really = true;
+  puller_.images = {"r.example/app:1"};
+  puller_.ids = {{"r.example/app:1", "r.example/app@sha256:old"}};
+  cluster_.create(pod_of("a", "r.example/app:1"));
+  cluster_.run_for(seconds(3));
+  for (const char* name : {"r.example/app:1", "r.example/app@sha256:old"})
+    EXPECT_TRUE(cluster_.manager().uses_image(name)) << name;
+  EXPECT_FALSE(cluster_.manager().uses_image("r.example/app@sha256:new"));
+}
+
 Json pull_secret(const std::string& name, const std::string& type, const std::string& key, const std::string& text) {
   return kube::parse_json(R"({"metadata":{"name":")" + name + R"("},"type":")" + type + R"(","data":{")" + key +
                           R"(":")" + base64_encode(text) + R"("}})")
@@ -251,6 +271,58 @@ TEST_P(ImagePullerTest, ARealPullHasThePodsSecretsAsTheyAreNow) {
   told("r.example/app:1");
   cluster_.run_for(seconds(3));
   EXPECT_EQ(phase("a"), "Running");
+}
+
+// An image that another pod has pulled with its secrets.
+TEST_P(ImagePullerTest, AnImageThatIsThereIsOnlyForPodsThatMayHaveIt) {
+  if (!GetParam()) return;  // real pulls are for full fidelity
+  puller_.pulls_really = true;
+  puller_.everybodys = false;
+  puller_.images = {"r.example/app:1"};
+  puller_.result = {"answered 401", Duration(0), 0};
+  const std::string type = "kubernetes.io/dockerconfigjson", key = ".dockerconfigjson";
+  cluster_.put_object("secrets", pull_secret("good", type, key, "{\"good\":1}"));
+  cluster_.put_object("secrets", pull_secret("bad", type, key, "{\"bad\":1}"));
+  const auto create = [&](const std::string& name, const std::string& policy, const std::string& secret) {
+    Json pod = pod_of(name, "r.example/app:1", "", policy);
+    if (!secret.empty())
+      kube::set_path(pod, "spec.imagePullSecrets", kube::parse_json(R"([{"name":")" + secret + R"("}])").value());
+    cluster_.create(std::move(pod));
+    cluster_.run_for(seconds(3));
+  };
+  create("good", "IfNotPresent", "good");
+  EXPECT_EQ(phase("good"), "Running");
+  EXPECT_THAT(cluster_.events("good"),
+              Contains(HasSubstr("already present on machine and can be accessed by the pod")));
+  create("good-never", "Never", "good");
+  EXPECT_EQ(phase("good-never"), "Running");
+  EXPECT_THAT(puller_.begun, IsEmpty());
+  for (const std::string secret : {"", "bad"}) {
+    create("never" + secret, "Never", secret);
+    EXPECT_EQ(waiting("never" + secret, "reason"), "ErrImageNeverPull");
+    EXPECT_THAT(cluster_.events("never" + secret),
+                Contains(HasSubstr("Container image \"r.example/app:1\" is not present with pull policy of Never")));
+    create("pulls" + secret, "IfNotPresent", secret);
+    ASSERT_EQ(puller_.begun.size(), secret.empty() ? 1u : 2u);
+    told("r.example/app:1");
+    cluster_.run_for(seconds(2));
+    EXPECT_EQ(waiting("pulls" + secret, "reason"), "ErrImagePull");
+    EXPECT_EQ(waiting("pulls" + secret, "message"), "answered 401");
+  }
+  // They are tried again, and back off.
+  for (int i = 0; i < 100 && waiting("pullsbad", "reason") != "ImagePullBackOff"; ++i) {
+    cluster_.run_for(seconds(1));
+    if (puller_.begun.size() > puller_.taken.size()) told("r.example/app:1");
+  }
+  EXPECT_EQ(waiting("pullsbad", "reason"), "ImagePullBackOff");
+  // A Secret that becomes right lets its pod in.
+  cluster_.put_object("secrets", pull_secret("bad", type, key, "{\"good\":1}"));
+  for (int i = 0; i < 300 && phase("pullsbad") != "Running"; ++i) {
+    cluster_.run_for(seconds(1));
+    if (puller_.begun.size() > puller_.taken.size()) told("r.example/app:1");
+  }
+  EXPECT_EQ(phase("pullsbad"), "Running");
+  EXPECT_EQ(waiting("neverbad", "reason"), "");
 }
 
 TEST_P(ImagePullerTest, AModelIsGivenNoSecrets) {

@@ -167,6 +167,10 @@ class Manager final : public PodManager {
   Start ensure_image(Pod& pod, size_t index);
   static ContainerRun& pulls_of(Pod& pod, size_t index);
   Start pull(Pod& pod, size_t index);
+  Start never_pull(Pod& pod, size_t index);
+  void tell_present(Pod& pod, size_t index);
+  bool pull_backs_off(Pod& pod, size_t index);
+  void verify_image(Pod& pod, size_t index);
   void begin_pull(Pod& pod, size_t index);
   void pull_ends(Pod& pod);
   static PullTicket ticket_of(const Pod& pod);
@@ -178,7 +182,7 @@ class Manager final : public PodManager {
   // reading.cc
   void begin_reading(Pod& pod, size_t index, Duration age);
   void read_next(Pod& pod, size_t index);
-  void send_read(Pod& pod, size_t index, std::vector<std::string> configs);
+  void send_read(Pod& pod, size_t index, std::vector<PullSecret> secrets);
   void on_read_secret(Pod& pod, size_t index, const ApiResponse& response);
   void read_ended(Pod& pod, size_t index, ReadEnd end);
   static std::string_view last_words(const Pod& pod, size_t index, uint32_t attempt);
@@ -321,7 +325,7 @@ class Manager final : public PodManager {
   void send_token_request(Pod& pod, size_t index);
   void look_for_pull_secrets(Pod& pod);
   void on_pull_secret(Pod& pod, size_t index, const ApiResponse& response);
-  void fetch_pull_secrets(Pod& pod, size_t index);
+  void fetch_pull_secrets(Pod& pod, size_t index, bool verifies);
   void take_pull_secret(Pod& pod, size_t index, const ApiResponse& response);
   bool claims_missing(Pod& pod);
   void tell_unmounted(Pod& pod, const std::string& failed, const std::string& why);

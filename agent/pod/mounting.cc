@@ -203,8 +203,8 @@ void Manager::on_pull_secret(Pod& pod, size_t index, const ApiResponse& response
   take_pull_secret(pod, index, response);
 }
 
-// Read anew before each pull: a password may have been changed.
-void Manager::fetch_pull_secrets(Pod& pod, size_t index) {
+// Read anew before each pull: a password may have been changed. `verifies`: the image is there, and may be this pod's.
+void Manager::fetch_pull_secrets(Pod& pod, size_t index, bool verifies) {
   const size_t count = std::min<size_t>(pod.spec->pull_secrets.size(), 255);
   pod.work = Work::kFetching;
   pod.work_due = kNever;
@@ -212,7 +212,8 @@ void Manager::fetch_pull_secrets(Pod& pod, size_t index) {
   auto fetch = std::make_unique<SecretFetch>();
   fetch->waiting = count;
   fetch->answered.assign(count, 0);
-  fetch->configs.resize(count);
+  fetch->secrets.resize(count);
+  fetch->verifies = verifies;
   pod.more().secrets = std::move(fetch);
   for (size_t i = 0; i < count; ++i) {
     send_object_request(pod, Call::kPullSecret, i, {.kind = ObjectKind::kSecret, .name = pod.spec->pull_secrets[i]});
@@ -224,9 +225,10 @@ void Manager::take_pull_secret(Pod& pod, size_t index, const ApiResponse& respon
   SecretFetch* fetch = pod.extras->secrets.get();
   if (fetch == nullptr || index >= fetch->answered.size() || fetch->answered[index] != 0) return;
   fetch->answered[index] = 1;
-  const Result<kube::Json> secret = kube::parse_json(response.ok() ? response.body : std::string_view("{}"));
-  if (secret.ok()) fetch->configs[index] = docker_config_of(*secret);
-  if (--fetch->waiting == 0 && pod.work == Work::kFetching) begin_pull(pod, pod.busy_with);
+  fetch->secrets[index] = pull_secret_of(pod.ns(), pod.spec->pull_secrets[index], response.ok(), response.body);
+  if (--fetch->waiting > 0 || pod.work != Work::kFetching) return;
+  if (fetch->verifies) return verify_image(pod, pod.busy_with);
+  begin_pull(pod, pod.busy_with);
 }
 
 void Manager::ask_for_volumes(Pod& pod) {

@@ -259,8 +259,9 @@ struct Mirror {
 // The pull secrets of a pod while a pull waits for them.
 struct SecretFetch {
   size_t waiting = 0;
-  std::vector<char> answered;        // by index of the spec's
-  std::vector<std::string> configs;  // the same; empty: it is of no use
+  std::vector<char> answered;       // by index of the spec's
+  std::vector<PullSecret> secrets;  // the same
+  bool verifies = false;            // the image is there: may the pod have it?
 };
 
 // Why an attempt of a container ended that could not read: the line that it wrote.

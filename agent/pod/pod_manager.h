@@ -159,7 +159,7 @@ class PodManager {
   virtual size_t pod_count() const = 0;
   virtual size_t running_count() const = 0;   // phase Running as last acknowledged
   virtual size_t finished_count() const = 0;  // Succeeded or Failed as last acknowledged
-  // Whether a container, running or ended, is of this image (named with registry and tag).
+  // Whether a container, running or ended, is of this image (named with registry and tag, or by id_of()).
   virtual bool uses_image(std::string_view image) const = 0;
   // Bytes of the disk that the pods use.
   virtual int64_t storage_used() const = 0;

@@ -19,4 +19,13 @@ std::string docker_config_of(const kube::Json& secret) {
   return old ? kube::to_json(kube::JsonObject{{"auths", std::move(*config)}}) : text;
 }
 
+PullSecret pull_secret_of(std::string_view ns, std::string_view name, bool found, std::string_view object) {
+  PullSecret out{std::string(ns), std::string(name), {}, {}};
+  const auto secret = kube::parse_json(found ? object : std::string_view("{}"));
+  if (!secret.ok()) return out;
+  out.uid = kube::get_string(*secret, "metadata.uid");
+  out.config = docker_config_of(*secret);
+  return out;
+}
+
 }  // namespace ghostfleet::agent

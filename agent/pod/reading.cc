@@ -52,7 +52,7 @@ void Manager::read_next(Pod& pod, size_t index) {
   auto fetch = std::make_unique<SecretFetch>();
   fetch->waiting = secrets;
   fetch->answered.assign(secrets, 0);
-  fetch->configs.resize(secrets);
+  fetch->secrets.resize(secrets);
   pod.extras->read_secrets = std::move(fetch);
   for (size_t i = 0; i < secrets; ++i)
     send_object_request(pod, Call::kReadSecret, i, {.kind = ObjectKind::kSecret, .name = pod.spec->pull_secrets[i]});
@@ -62,17 +62,16 @@ void Manager::on_read_secret(Pod& pod, size_t index, const ApiResponse& response
   SecretFetch* fetch = pod.extras != nullptr ? pod.extras->read_secrets.get() : nullptr;
   if (fetch == nullptr || index >= fetch->answered.size() || fetch->answered[index] != 0) return;
   fetch->answered[index] = 1;
-  const Result<kube::Json> secret = kube::parse_json(response.ok() ? response.body : std::string_view("{}"));
-  if (secret.ok()) fetch->configs[index] = docker_config_of(*secret);
+  fetch->secrets[index] = pull_secret_of(pod.ns(), pod.spec->pull_secrets[index], response.ok(), response.body);
   if (--fetch->waiting > 0) return;
-  const std::vector<std::string> configs = std::move(fetch->configs);
+  const std::vector<PullSecret> secrets = std::move(fetch->secrets);
   pod.extras->read_secrets.reset();
   for (size_t i = 0; i < pod.runs.size(); ++i) {
-    if (pod.runs[i].reading != nullptr && pod.runs[i].reading->wants_secrets) send_read(pod, i, configs);
+    if (pod.runs[i].reading != nullptr && pod.runs[i].reading->wants_secrets) send_read(pod, i, secrets);
   }
 }
 
-void Manager::send_read(Pod& pod, size_t index, std::vector<std::string> configs) {
+void Manager::send_read(Pod& pod, size_t index, std::vector<PullSecret> secrets) {
   Reading& reading = *pod.runs[index].reading;
   reading.wants_secrets = false;
   reading.ticket = ++last_read_;
@@ -80,7 +79,7 @@ void Manager::send_read(Pod& pod, size_t index, std::vector<std::string> configs
   // Its tag may have moved since the container was made.
   std::string image(pod.extras != nullptr ? pod.extras->image_id(index) : std::string_view());
   if (image.empty()) image = pod.spec->containers[index].image;
-  images_.begin_read(reading.ticket, image, script_of(pod, index).reads[reading.next].path, std::move(configs));
+  images_.begin_read(reading.ticket, image, script_of(pod, index).reads[reading.next].path, std::move(secrets));
 }
 
 void Manager::on_image_read(ReadTicket ticket, ReadEnd end) {

@@ -84,21 +84,55 @@ Manager::Start Manager::ensure_image(Pod& pod, size_t index) {
   const bool must_be_there = spec.pull_policy == PullPolicy::kNever;
   const bool present =
       must_be_there ? images_.present_unpulled(spec.image, host_.now()) : images_.present(spec.image, host_.now());
-  if (must_be_there && !present) {
-    tell(pod, true, "ErrImageNeverPull",
-         fmt::format("Container image \"{}\" is not present with pull policy of Never", spec.image), container);
-    tell(pod, true, "Failed", "Error: ErrImageNeverPull", container);
-    return fail(pod, index, Why::kErrImageNeverPull, error_delay());
-  }
-  if (present && spec.pull_policy != PullPolicy::kAlways) {
-    tell(pod, false, "Pulled",
-         fmt::format("Container image \"{}\" already present on machine and "
-                     "can be accessed by the pod",
-                     spec.image),
-         container);
+  if (must_be_there && !present) return never_pull(pod, index);
+  if (!present || spec.pull_policy == PullPolicy::kAlways) return pull(pod, index);
+  if (!images_.real() || images_.open_to_all(spec.image)) {
+    tell_present(pod, index);
     return Start::kStarted;
   }
-  return pull(pod, index);
+  if (!pod.spec->pull_secrets.empty()) {
+    fetch_pull_secrets(pod, index, true);
+    return Start::kBusy;
+  }
+  return must_be_there ? never_pull(pod, index) : pull(pod, index);
+}
+
+void Manager::tell_present(Pod& pod, size_t index) {
+  tell(pod, false, "Pulled",
+       fmt::format("Container image \"{}\" already present on machine and "
+                   "can be accessed by the pod",
+                   pod.spec->containers[index].image),
+       static_cast<int>(index));
+}
+
+// Also of an image that is there, and not for this pod: it is not told which.
+Manager::Start Manager::never_pull(Pod& pod, size_t index) {
+  const int container = static_cast<int>(index);
+  tell(
+      pod, true, "ErrImageNeverPull",
+      fmt::format("Container image \"{}\" is not present with pull policy of Never", pod.spec->containers[index].image),
+      container);
+  tell(pod, true, "Failed", "Error: ErrImageNeverPull", container);
+  return fail(pod, index, Why::kErrImageNeverPull, error_delay());
+}
+
+// The image is there, and the pod's pull secrets are known: are they those of somebody who has pulled it?
+void Manager::verify_image(Pod& pod, size_t index) {
+  const ContainerSpec& spec = pod.spec->containers[index];
+  if (images_.open_to(spec.image, pod.extras->secrets->secrets)) {
+    pod.extras->secrets.reset();
+    tell_present(pod, index);
+    pod.runs[index].image_ready = true;
+    return run_pass(pod);
+  }
+  if (spec.pull_policy == PullPolicy::kNever) {
+    pod.extras->secrets.reset();
+    never_pull(pod, index);
+    return run_pass(pod);
+  }
+  if (!pull_backs_off(pod, index)) return begin_pull(pod, index);
+  pod.extras->secrets.reset();
+  run_pass(pod);
 }
 
 // A failed pull holds back all containers of the pod with that image: what is known of it is kept with the first one.
@@ -108,18 +142,21 @@ ContainerRun& Manager::pulls_of(Pod& pod, size_t index) {
   return pod.runs[first];
 }
 
-Manager::Start Manager::pull(Pod& pod, size_t index) {
-  const ContainerSpec& spec = pod.spec->containers[index];
+bool Manager::pull_backs_off(Pod& pod, size_t index) {
   const ContainerRun& pulls = pulls_of(pod, index);
-  const TimePoint now = host_.now();
+  if (!pulls.image_backoff.waiting(pulls.pull_failed_at, host_.now())) return false;
   const int container = static_cast<int>(index);
-  if (pulls.image_backoff.waiting(pulls.pull_failed_at, now)) {
-    tell(pod, false, "BackOff", fmt::format("Back-off pulling image \"{}\"", spec.image), container);
-    tell(pod, true, "Failed", "Error: ImagePullBackOff", container);
-    return fail(pod, index, Why::kImagePullBackOff, error_delay());
-  }
+  tell(pod, false, "BackOff", fmt::format("Back-off pulling image \"{}\"", pod.spec->containers[index].image),
+       container);
+  tell(pod, true, "Failed", "Error: ImagePullBackOff", container);
+  fail(pod, index, Why::kImagePullBackOff, error_delay());
+  return true;
+}
+
+Manager::Start Manager::pull(Pod& pod, size_t index) {
+  if (pull_backs_off(pod, index)) return Start::kFailed;
   if (full() && images_.real() && !pod.spec->pull_secrets.empty()) {
-    fetch_pull_secrets(pod, index);
+    fetch_pull_secrets(pod, index, false);
   } else {
     begin_pull(pod, index);
   }
@@ -131,7 +168,7 @@ void Manager::begin_pull(Pod& pod, size_t index) {
   const TimePoint now = host_.now();
   tell(pod, false, "Pulling", fmt::format("Pulling image \"{}\"", spec.image), static_cast<int>(index));
   if (pod.extras != nullptr && pod.extras->secrets != nullptr) {
-    images_.give_secrets(ticket_of(pod), std::move(pod.extras->secrets->configs));
+    images_.give_secrets(ticket_of(pod), std::move(pod.extras->secrets->secrets));
     pod.extras->secrets.reset();
   }
   pod.work = Work::kPulling;

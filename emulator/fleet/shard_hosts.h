@@ -76,6 +76,7 @@ class Shard::PodHost final : public agent::Host, public agent::NodeListener, pub
   void pull_ended(agent::PullTicket ticket) override;
   void image_read(agent::ReadTicket ticket, agent::ReadEnd end) override;
   bool image_in_use(std::string_view image) override;
+  bool pods_known() override;
   void node_warning(std::string_view reason, const std::string& message) override;
   void images_changed() override;
   int64_t storage_used() override;

@@ -13,6 +13,7 @@ Status Shard::open_image_store() {
   auto store = StorePuller::open(*config_.image_store, loop_);
   if (!store.ok()) return store.error();
   store_ = std::move(*store);
+  give_puller(0, pods_of(0));  // its images are looked after without pods, too
   return Status();
 }
 
@@ -84,6 +85,8 @@ bool Shard::PodHost::image_in_use(std::string_view image) {
   const NodePods& pods = shard_.pods_of(row_);
   return pods.manager && pods.manager->uses_image(image);
 }
+
+bool Shard::PodHost::pods_known() { return shard_.pods_told(row_) && shard_.pods_of(row_).pending.empty(); }
 
 void Shard::PodHost::node_warning(std::string_view reason, const std::string& message) {
   shard_.machines_[row_].warn(shard_.host(row_), reason, message);

@@ -1,8 +1,11 @@
 #include "emulator/fleet/store_puller.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/statvfs.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 #include "base/log.h"
@@ -56,22 +59,34 @@ Result<std::unique_ptr<StorePuller>> StorePuller::open(const ImageStoreOptions& 
   if (!store.ok()) return store.error();
   const auto file = std::make_shared<image::UsersFile>(options.docker_config, options.pull.registry.credentials);
   const image::UserSource users = [file] { return file->read(); };
-  auto source = std::make_unique<image::RegistrySource>(store->get(), options.pull, options.plain_http, users);
+  auto images = (*store)->images();
+  if (!images.ok()) return images.error().with_context("image store");
+  auto records = image::PullRecords::open(options.folder, options.verification, *images);
+  if (!records.ok()) return records.error();
+  auto source =
+      std::make_unique<image::RegistrySource>(store->get(), options.pull, options.plain_http, users, records->get());
   auto reader =
       std::make_unique<image::ImageReader>(store->get(), options.pull, options.plain_http, users, options.reads);
-  return create(std::move(*store), std::move(source), options.limits, loop, std::move(reader));
+  auto puller =
+      create(std::move(*store), std::move(source), options.limits, loop, std::move(reader), std::move(*records));
+  if (puller.ok())
+    (*puller)->collect(
+        {options.collection, kImageCollectionPeriod, [folder = options.folder] { return disk_space(folder); }});
+  return puller;
 }
 
 Result<std::unique_ptr<StorePuller>> StorePuller::create(std::unique_ptr<image::ContentStore> store,
                                                          std::unique_ptr<image::ImageSource> source,
                                                          image::PullLimits limits, EventLoop& loop,
-                                                         std::unique_ptr<image::ImageReader> reader) {
-  auto records = store->images();
-  if (!records.ok()) return records.error().with_context("image store");
+                                                         std::unique_ptr<image::ImageReader> reader,
+                                                         std::unique_ptr<image::PullRecords> records) {
+  auto images = store->images();
+  if (!images.ok()) return images.error().with_context("image store");
   std::unique_ptr<StorePuller> out(
-      new StorePuller(std::move(store), std::move(source), std::move(reader), limits, loop));
-  for (image::ImageRecord& record : *records) {
+      new StorePuller(std::move(store), std::move(source), std::move(reader), std::move(records), limits, loop));
+  for (image::ImageRecord& record : *images) {
     if (out->reader_) out->reader_->fetch_rest(record, {});
+    out->seen_[record.config] = {};  // long ago
     std::string name = record.reference;
     out->images_.insert_or_assign(std::move(name), std::move(record));
   }
@@ -79,9 +94,11 @@ Result<std::unique_ptr<StorePuller>> StorePuller::create(std::unique_ptr<image::
 }
 
 StorePuller::StorePuller(std::unique_ptr<image::ContentStore> store, std::unique_ptr<image::ImageSource> source,
-                         std::unique_ptr<image::ImageReader> reader, image::PullLimits limits, EventLoop& loop)
+                         std::unique_ptr<image::ImageReader> reader, std::unique_ptr<image::PullRecords> records,
+                         image::PullLimits limits, EventLoop& loop)
     : loop_(loop),
       store_(std::move(store)),
+      records_(std::move(records)),
       source_(std::move(source)),
       reader_(std::move(reader)),
       pool_(std::make_unique<image::PullPool>(source_.get(), limits)) {}
@@ -97,14 +114,20 @@ const image::ImageRecord* StorePuller::find(std::string_view image) {
   const auto reference = image::parse_reference(image);
   if (!reference.ok()) return nullptr;
   const std::string name = reference->to_string();
-  if (const auto it = images_.find(name); it != images_.end()) return &it->second;
+  if (const auto it = images_.find(name); it != images_.end()) {
+    note_use(it->second, false);
+    return &it->second;
+  }
   for (const auto& [other, record] : images_) {
     const auto of = image::parse_reference(other);
     const bool same = of.ok() && of->registry == reference->registry && of->repository == reference->repository;
-    if (same && (record.manifest == reference->digest || record.target == reference->digest)) return &record;
+    if (!same || (record.manifest != reference->digest && record.target != reference->digest)) continue;
+    note_use(record, false);
+    return &record;
   }
   auto record = store_->find_image(name);  // somebody else has pulled it since
   if (!record.ok()) return nullptr;
+  note_use(*record, true);
   return &images_.insert_or_assign(name, std::move(*record)).first->second;
 }
 
@@ -112,18 +135,24 @@ bool StorePuller::present(std::string_view image, TimePoint) { return find(image
 
 namespace {
 
-std::vector<image::DockerConfig> parse_configs(const std::vector<std::string>& configs) {
-  std::vector<image::DockerConfig> users;
-  for (const std::string& text : configs) {
-    if (text.empty()) continue;
-    auto config = image::DockerConfig::parse(text);
+std::vector<image::PodSecret> parse_secrets(const std::vector<agent::PullSecret>& secrets) {
+  std::vector<image::PodSecret> out;
+  for (const agent::PullSecret& secret : secrets) {
+    if (secret.config.empty()) continue;
+    auto config = image::DockerConfig::parse(secret.config);
     if (config.ok()) {
-      users.push_back(std::move(*config));
+      out.push_back({{secret.ns, secret.name, secret.uid}, std::move(*config)});
     } else {
       log_warn("image", "a pull secret that cannot be read is passed over");
     }
   }
-  return users;
+  return out;
+}
+
+std::vector<image::DockerConfig> configs_of(const std::vector<image::PodSecret>& secrets) {
+  std::vector<image::DockerConfig> out;
+  for (const image::PodSecret& secret : secrets) out.push_back(secret.config);
+  return out;
 }
 
 // `status` of a read.
@@ -135,12 +164,25 @@ agent::ReadEnd read_end(const Status& status) {
 
 }  // namespace
 
-void StorePuller::give_secrets(agent::PullTicket ticket, std::vector<std::string> configs) {
-  secrets_[ticket] = parse_configs(configs);
+void StorePuller::give_secrets(agent::PullTicket ticket, std::vector<agent::PullSecret> secrets) {
+  secrets_[ticket] = parse_secrets(secrets);
+}
+
+bool StorePuller::open_to_all(std::string_view image) {
+  const image::ImageRecord* record = find(image);
+  const auto reference = image::parse_reference(image);
+  return !records_ || record == nullptr || !reference.ok() || records_->open_to_all(*reference, *record);
+}
+
+bool StorePuller::open_to(std::string_view image, const std::vector<agent::PullSecret>& secrets) {
+  const image::ImageRecord* record = find(image);
+  const auto reference = image::parse_reference(image);
+  if (!records_ || record == nullptr || !reference.ok()) return true;
+  return records_->open_to(*reference, *record, parse_secrets(secrets));
 }
 
 void StorePuller::begin_read(agent::ReadTicket ticket, std::string_view image, std::string_view path,
-                             std::vector<std::string> configs) {
+                             std::vector<agent::PullSecret> secrets) {
   const image::ImageRecord* record = find(image);
   auto done = [this, alive = alive_, ticket](Status status) {
     loop_.post([this, alive, ticket, status = std::move(status)] {
@@ -149,7 +191,7 @@ void StorePuller::begin_read(agent::ReadTicket ticket, std::string_view image, s
   };
   if (record == nullptr || !reader_)
     return done(Status(Code::kDataLoss, fmt::format("image {} is not in the store", image)));
-  reader_->submit({*record, std::string(path), parse_configs(configs)}, std::move(done));
+  reader_->submit({*record, std::string(path), configs_of(parse_secrets(secrets))}, std::move(done));
 }
 
 void StorePuller::read_ended(agent::ReadTicket ticket, const Status& status) {
@@ -158,7 +200,7 @@ void StorePuller::read_ended(agent::ReadTicket ticket, const Status& status) {
 
 TimePoint StorePuller::begin(agent::PullTicket ticket, std::string_view image, TimePoint) {
   const auto given = secrets_.find(ticket);
-  std::vector<image::DockerConfig> users;
+  std::vector<image::PodSecret> users;
   if (given != secrets_.end()) {
     users = std::move(given->second);
     secrets_.erase(given);
@@ -171,13 +213,18 @@ TimePoint StorePuller::begin(agent::PullTicket ticket, std::string_view image, T
     return agent::kPullEndIsTold;
   }
   std::string name = reference->to_string();
-  used_[ticket] = users;
+  on_way_[ticket] = {name, configs_of(users)};
   auto done = [this, alive = alive_, ticket, name](image::PullOutcome outcome) {
     loop_.post([this, alive, ticket, name, outcome = std::move(outcome)] {
       if (*alive) ended(ticket, name, outcome);
     });
   };
-  pool_->submit({std::move(*reference), std::move(users)}, std::move(done));
+  image::PullWork work{std::move(*reference), std::move(users)};
+  if (removing_) {
+    waiting_.emplace_back(std::move(work), std::move(done));
+  } else {
+    pool_->submit(std::move(work), std::move(done));
+  }
   return agent::kPullEndIsTold;
 }
 
@@ -195,10 +242,11 @@ void StorePuller::ended(agent::PullTicket ticket, const std::string& image, imag
   agent::PullResult& result = results_[ticket];
   result = {{}, outcome.own, 0};
   std::vector<image::DockerConfig> users;
-  if (const auto it = used_.find(ticket); it != used_.end()) users = std::move(used_.extract(it).mapped());
+  if (const auto it = on_way_.find(ticket); it != on_way_.end()) users = std::move(on_way_.extract(it).mapped().users);
   if (outcome.image.ok()) {
     result.size_bytes = static_cast<int64_t>(outcome.image->size);
     if (reader_) reader_->fetch_rest(*outcome.image, std::move(users));
+    note_use(*outcome.image, true);
     take(image, std::move(*outcome.image));
     host_->images_changed();
   } else if (outcome.over_rate) {
@@ -221,6 +269,124 @@ std::string StorePuller::id_of(std::string_view image) {
   const image::ImageRecord* record = find(image);
   const auto reference = image::parse_reference(image);
   return record == nullptr || !reference.ok() ? std::string() : by_digest(*reference, *record);
+}
+
+// ---- garbage collection
+
+Result<DiskSpace> disk_space(const std::string& folder) {
+  struct statvfs info {};
+  if (statvfs(folder.c_str(), &info) != 0) return system_status("file system of " + folder, errno);
+  const auto bytes = [&](auto blocks) { return static_cast<int64_t>(blocks) * static_cast<int64_t>(info.f_frsize); };
+  return DiskSpace{bytes(info.f_blocks), bytes(info.f_bavail)};
+}
+
+struct StorePuller::Held {
+  std::string config;
+  std::vector<const image::ImageRecord*> records;
+  int64_t size = 0;
+};
+
+void StorePuller::collect(ImageCollecting how) {
+  collecting_ = std::move(how);
+  if (!collecting_.space || collecting_.rules.high_percent >= 100) return;
+  loop_.run_after(collecting_.period, [this, alive = alive_] {
+    if (*alive) look_at_disk();
+  });
+}
+
+void StorePuller::note_use(const image::ImageRecord& record, bool fresh) {
+  const TimePoint now = loop_.now();
+  const auto [it, first] = seen_.try_emplace(record.config);
+  if (first && fresh) it->second.since = now;
+  it->second.used = now;
+}
+
+void StorePuller::post_back(std::function<void()> task) {
+  loop_.post([alive = alive_, task = std::move(task)] {
+    if (*alive) task();
+  });
+}
+
+void StorePuller::look_at_disk() {
+  collect(std::move(collecting_));
+  if (host_ == nullptr || !host_->pods_known() || removing_) return;
+  side_.run([this, space = collecting_.space] {
+    Look look{space(), store_->images()};
+    post_back([this, look = std::move(look)] { looked(look); });
+  });
+}
+
+std::vector<StorePuller::Held> StorePuller::held(TimePoint now) {
+  std::map<std::string, Held> images;
+  for (const auto& [name, record] : images_) {
+    Held& image = images[record.config];
+    image.config = record.config;
+    image.records.push_back(&record);
+    image.size = std::max(image.size, static_cast<int64_t>(record.size));
+    const auto reference = image::parse_reference(name);
+    const bool pulled = std::any_of(on_way_.begin(), on_way_.end(),
+                                    [&name = name](const auto& one) { return one.second.image == name; });
+    const bool used =
+        pulled || host_->image_in_use(name) || (reference.ok() && host_->image_in_use(by_digest(*reference, record)));
+    if (used) seen_[record.config].used = now;
+  }
+  std::vector<Held> out;
+  for (auto& [config, image] : images) out.push_back(std::move(image));
+  return out;
+}
+
+void StorePuller::looked(const Look& look) {
+  if (!look.space.ok() || !look.images.ok() || removing_) {
+    const Status& why = look.space.ok() ? look.images.error() : look.space.error();
+    if (!removing_) log_warn("image", "garbage collection: " + why.message());
+    return;
+  }
+  const TimePoint now = loop_.now();
+  for (const image::ImageRecord& record : *look.images) {  // others may have pulled
+    if (!images_.contains(record.reference)) images_.emplace(record.reference, record);
+    if (!seen_.contains(record.config)) seen_[record.config] = {now, now};
+  }
+  const int64_t wanted = bytes_to_free(collecting_.rules, look.space->capacity, look.space->available);
+  const auto warn = [this](std::string_view reason, const std::string& text) { host_->node_warning(reason, text); };
+  if (wanted == 0) return news_.round({}, warn);
+  const std::vector<Held> all = held(now);
+  std::vector<Collectable> list;
+  for (const Held& image : all) list.push_back({image.size, seen_[image.config].since, seen_[image.config].used});
+  const ChosenImages chosen = choose_images(list, now, collecting_.rules.minimum_age, wanted);
+  news_.round(collection_failure(wanted, chosen.freed), warn);
+  std::vector<Held> gone;
+  for (const size_t i : chosen.images) gone.push_back(all[i]);
+  if (!gone.empty()) remove(gone);
+}
+
+void StorePuller::remove(const std::vector<Held>& images) {
+  std::vector<std::string> names, configs;
+  for (const Held& image : images) {
+    configs.push_back(image.config);
+    for (const image::ImageRecord* record : image.records) {
+      names.push_back(record->reference);
+      if (reader_) reader_->forget(record->manifest);
+    }
+    seen_.erase(image.config);
+  }
+  for (const std::string& name : names) images_.erase(name);
+  log_info("image", fmt::format("garbage collection: {} images go: {}", images.size(), fmt::join(names, ", ")));
+  removing_ = true;
+  side_.run([this, names = std::move(names), configs = std::move(configs)] {
+    auto what = store_->remove_images(names);
+    if (what.ok() && records_) {
+      for (const std::string& config : configs) records_->forget(config);
+    }
+    post_back([this, what = std::move(what)] { removed(what); });
+  });
+}
+
+void StorePuller::removed(const Result<image::ContentStore::Collected>& what) {
+  removing_ = false;
+  // What could not be removed is seen again with the next round.
+  if (!what.ok()) log_warn("image", "garbage collection: " + what.error().message());
+  for (auto& [work, done] : std::exchange(waiting_, {})) pool_->submit(std::move(work), std::move(done));
+  host_->images_changed();
 }
 
 std::string StorePuller::images_json() const {

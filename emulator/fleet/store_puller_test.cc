@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/digest.h"
+#include "base/files.h"
 #include "emulator/fleet/fake_api.h"
 #include "emulator/fleet/single_node.h"
 #include "tests/support/image_builder.h"
@@ -29,7 +30,7 @@ std::string digest(char c) { return "sha256:" + std::string(64, c); }
 class FakeSource final : public image::ImageSource {
  public:
   Result<image::ImageRecord> pull(const image::PullWork& work, image::CancelFlag* cancel) override {
-    users = work.credentials.size();
+    users = work.secrets.size();
     while (held && cancel->sleep(milliseconds(1))) {
     }
     const std::lock_guard lock(mutex_);
@@ -58,11 +59,15 @@ class FakeSource final : public image::ImageSource {
 class FakeHost final : public PullHost {
  public:
   void pull_ended(PullTicket ticket) override { ended.insert(ticket); }
-  bool image_in_use(std::string_view) override { return false; }
-  void node_warning(std::string_view, const std::string&) override {}
+  bool image_in_use(std::string_view image) override { return in_use.contains(std::string(image)); }
+  bool pods_known() override { return known; }
+  void node_warning(std::string_view reason, const std::string&) override { warnings.emplace_back(reason); }
   void images_changed() override { ++changes; }
   std::set<PullTicket> ended;
+  std::set<std::string> in_use;
+  std::vector<std::string> warnings;
   int changes = 0;
+  bool known = true;
 };
 
 class StorePullerTest : public ::testing::Test {
@@ -85,14 +90,108 @@ class StorePullerTest : public ::testing::Test {
     });
   }
   bool present(const std::string& image) { return puller_->present(image, loop_.now()); }
+  // In the store before the agent, with a layer of its own.
+  void keep(const std::string& name, char manifest, uint64_t size) {
+    auto store = image::ContentStore::open(folder_.path() + "/store", image::ContentStore::Lock::kShared);
+    image::ImageRecord r = FakeSource().put(name, manifest, manifest, size);
+    r.diffs = {digest(manifest)};
+    r.chain = digest(manifest);
+    for (const std::string& path : {(*store)->layer_path(digest(manifest)), (*store)->rootfs_path(digest(manifest))})
+      ASSERT_TRUE(make_directories(path + "/root").ok());
+    ASSERT_TRUE((*store)->put_image(r).ok());
+  }
+  std::vector<std::string> kept() {
+    std::vector<std::string> out;
+    const auto images = store_->images();
+    for (const auto& r : *images) out.push_back(r.reference.substr(r.reference.rfind('/') + 1));
+    return out;
+  }
+  // Rounds every few milliseconds, of a disk that is as the test says.
+  void collect(Duration minimum_age = Duration(0)) {
+    puller_->collect({{85, 80, minimum_age}, milliseconds(5), [this]() -> Result<DiskSpace> {
+                        ++looks_;
+                        return DiskSpace{1000, available_.load()};
+                      }});
+  }
+  bool looks(int more) {
+    const int from = looks_;
+    return eventually([&] {
+      loop_.run_for(milliseconds(5));
+      return looks_ >= from + more;
+    });
+  }
 
   tests::TemporaryFolder folder_;
   EventLoop loop_;
   FakeHost host_;
   image::ContentStore* store_ = nullptr;
   FakeSource* source_ = nullptr;
+  std::atomic<int64_t> available_{500};
+  std::atomic<int> looks_{0};
   std::unique_ptr<StorePuller> puller_;
 };
+
+TEST_F(StorePullerTest, AFullDiskTakesUnusedImagesAwayAndSaysWhenThatIsNotEnough) {
+  keep("r.example/a:1", 'a', 40);
+  keep("r.example/b:1", 'c', 40);
+  keep("r.example/c:1", 'e', 40);
+  open();
+  host_.in_use = {"r.example/a:1", "r.example/c@" + digest('e')};  // one by its tag, one by its id
+  collect();
+  ASSERT_TRUE(looks(3));
+  EXPECT_EQ(kept().size(), 3u);
+  available_ = 150;  // 85 %: 50 are to be freed, and 40 can be
+  ASSERT_TRUE(eventually([&] {
+    loop_.run_for(milliseconds(5));
+    return kept() == std::vector<std::string>{"a:1", "c:1"};
+  }));
+  ASSERT_TRUE(looks(3));
+  EXPECT_FALSE(store_->has_layer(digest('c')));
+  EXPECT_FALSE(store_->has_rootfs(digest('c')));
+  EXPECT_TRUE(store_->has_layer(digest('a')));
+  EXPECT_GE(host_.changes, 1);
+  EXPECT_FALSE(present("r.example/b:1"));
+  EXPECT_EQ(host_.warnings.at(0), "FreeDiskSpaceFailed");
+  EXPECT_EQ(host_.warnings.at(1), "FreeDiskSpaceFailed");
+  EXPECT_EQ(host_.warnings.at(2), "ImageGCFailed");
+  EXPECT_EQ(puller_->images_json().find("r.example/b"), std::string::npos);
+}
+
+TEST_F(StorePullerTest, WhatIsYoungOrBeingPulledOrNotYetKnownToBeUnusedStays) {
+  keep("r.example/a:1", 'a', 40);
+  open();
+  host_.known = false;
+  available_ = 100;
+  collect(seconds(3600));
+  source_->put("r.example/b:1", 'c', 'c', 10);
+  puller_->begin(1, "r.example/b:1", loop_.now());
+  ASSERT_TRUE(wait_for(1));
+  EXPECT_EQ(looks_, 0);  // which pods there are is not known yet
+  source_->held = true;
+  puller_->begin(2, "r.example/a:1", loop_.now());
+  host_.known = true;
+  ASSERT_TRUE(looks(3));
+  EXPECT_EQ(kept(), std::vector<std::string>{"a:1"});  // it is being pulled anew
+  EXPECT_TRUE(present("r.example/b:1"));               // it came a moment ago
+  source_->held = false;
+  ASSERT_TRUE(wait_for(2));
+}
+
+TEST_F(StorePullerTest, WhileAnotherProcessUsesTheStoreNothingIsRemoved) {
+  keep("r.example/a:1", 'a', 40);
+  open();
+  auto other = image::ContentStore::open(folder_.path() + "/store", image::ContentStore::Lock::kShared);
+  available_ = 100;
+  collect();
+  ASSERT_TRUE(looks(4));
+  EXPECT_EQ(kept(), std::vector<std::string>{"a:1"});
+  EXPECT_TRUE(present("r.example/a:1"));
+  other->reset();
+  ASSERT_TRUE(eventually([&] {
+    loop_.run_for(milliseconds(5));
+    return kept().empty();
+  }));
+}
 
 TEST_F(StorePullerTest, APullMakesTheImagePresentByTagAndByDigest) {
   open();
@@ -172,7 +271,9 @@ TEST_F(StorePullerTest, APullThatHangsHoldsUpNobody) {
 
 TEST_F(StorePullerTest, SecretsGoWithOnePullAndUnreadableOnesAreLeftOut) {
   open();
-  puller_->give_secrets(1, {R"({"auths":{"r.example":{"username":"u","password":"p"}}})", "", "no JSON"});
+  puller_->give_secrets(1, {{"default", "a", "1", R"({"auths":{"r.example":{"username":"u","password":"p"}}})"},
+                            {"default", "b", "2", ""},
+                            {"default", "c", "3", "no JSON"}});
   puller_->begin(1, "r.example/app:1", loop_.now());
   ASSERT_TRUE(wait_for(1));
   EXPECT_EQ(source_->users, 1u);
@@ -266,11 +367,16 @@ TEST_F(StoreNodeTest, APodWithThePullSecretRunsAndOneWithoutSaysWhatTheRegistryS
   put_pod("me", image, R"("imagePullSecrets":[{"name":"pull"}],)");
   ASSERT_TRUE(eventually([&] { return running("me"); })) << container("me", "state.waiting.message");
   EXPECT_EQ(container("me", "imageID"), server_.host() + "/team/app@" + built_.digest);
-  // Now it is there for pods that must not pull; another image is not.
-  put_pod("never", image, "", "Never");
+  // Now it is there for pods with that secret that must not pull; for others it is not, and another image is not.
+  put_pod("never", image, R"("imagePullSecrets":[{"name":"pull"}],)", "Never");
+  put_pod("other", image, "", "Never");
   put_pod("absent", server_.host() + "/team/app:v2", "", "Never");
   EXPECT_TRUE(eventually([&] { return running("never"); }));
-  EXPECT_TRUE(eventually([&] { return container("absent", "state.waiting.reason") == "ErrImageNeverPull"; }));
+  for (const char* pod : {"other", "absent"})
+    EXPECT_TRUE(eventually([&] { return container(pod, "state.waiting.reason") == "ErrImageNeverPull"; })) << pod;
+  put_pod("asks", image);
+  EXPECT_TRUE(eventually([&] { return container("asks", "state.waiting.reason") == "ErrImagePull"; }));
+  EXPECT_THAT(container("asks", "state.waiting.message"), HasSubstr("answered 401"));
   for (const auto& [path, object] : api_.objects())
     EXPECT_EQ(kube::to_json(object).find("me:right"), std::string::npos);
 }

@@ -23,9 +23,8 @@ TEST(ImageCollection, WhenAndHowMuch) {
 TEST(ImageCollection, TheLeastRecentlyUsedGoFirstAndSomeStay) {
   const TimePoint now = TimePoint{} + minutes(100);
   const auto at = [](int minute) { return TimePoint{} + minutes(minute); };
-  const std::vector<Collectable> images = {{10, at(0), at(50)},        {20, at(0), at(20)}, {40, at(0), now},
-                                           {80, at(99), at(99)},       {160, at(0), at(0), true},
-                                           {320, at(98), at(10)}};
+  const std::vector<Collectable> images = {{10, at(0), at(50)},  {20, at(0), at(20)},       {40, at(0), now},
+                                           {80, at(99), at(99)}, {160, at(0), at(0), true}, {320, at(98), at(10)}};
   ChosenImages one = choose_images(images, now, minutes(2), 1);
   EXPECT_EQ(one.images, (std::vector<size_t>{5}));
   EXPECT_EQ(one.freed, 320);

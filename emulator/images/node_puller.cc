@@ -12,7 +12,6 @@
 namespace ghostfleet::emulator {
 namespace {
 
-
 // What luck decides.
 enum Draw : uint32_t { kLatencyDraw, kStallDraw, kStallShareDraw, kDraws };
 
@@ -390,9 +389,8 @@ void NodePuller::collect(TimePoint now) {
   const ImageCollection round =
       disk_.collect(now, [this](std::string_view image) { return host_.image_in_use(image); });
   service_.counts_.collected += round.removed;
-  news_.round(round.failure, [this](std::string_view reason, const std::string& message) {
-    host_.node_warning(reason, message);
-  });
+  news_.round(round.failure,
+              [this](std::string_view reason, const std::string& message) { host_.node_warning(reason, message); });
   if (round.removed > 0) host_.images_changed();
   consider_collecting(now);
 }

@@ -37,7 +37,7 @@ class PullHost {
   virtual void pull_ended(agent::PullTicket ticket) = 0;
   // A read that was begun has ended; never called from begin_read().
   virtual void image_read(agent::ReadTicket, agent::ReadEnd) {}
-  // Whether a container, running or ended, is of this image (named with registry and tag).
+  // Whether a container, running or ended, is of this image (named with registry and tag, or by id_of()).
   virtual bool image_in_use(std::string_view image) = 0;
   // Whether it is known which containers there are; false for a moment after the start.
   virtual bool pods_known() { return true; }

@@ -262,8 +262,16 @@ def secrets(agent, secured):
     config = json.dumps({"auths": {secured.host: {"auth": base64.b64encode(b"me:hunter2").decode()}}})
     agent.c.post("/api/v1/namespaces/default/secrets", {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "pull"}, "type": "kubernetes.io/dockerconfigjson",
                                                         "data": {".dockerconfigjson": base64.b64encode(config.encode()).decode()}})
-    agent.create("me", name, imagePullSecrets=[{"name": "pull"}])
+    secret = {"imagePullSecrets": [{"name": "pull"}]}
+    agent.create("me", name, **secret)
     agent.runs("me")
+    agent.create("me-never", name, "Never", **secret)
+    agent.runs("me-never")
+    agent.create("other-never", name, "Never")
+    agent.waits("other-never", "ErrImageNeverPull")
+    agent.is_told("other-never", "ErrImageNeverPull", f'Container image "{name}" is not present with pull policy of Never')
+    agent.create("other", name)
+    check("what another pod has pulled is not for one without its secret", "401" in agent.waits("other", "ErrImagePull"))
     with open(agent.process.log) as f:
         check("no password in the log", "hunter2" not in f.read())
 
@@ -292,6 +300,11 @@ def refused_flags(agent):
     refused("a flag without a store", ["--image-insecure-registry", "r:5000"], "--image-insecure-registry: --image-store is needed with it")
     refused("a registry that is none", ["--image-store", store, "--image-insecure-registry", "http://r:5000"], 'a registry as in the names of images is expected')
     refused("serial and parallel", ["--image-store", store, "--serialize-image-pulls", "--max-parallel-image-pulls", "3"], "give one of them")
+    refused("thresholds the wrong way round", ["--image-store", store, "--image-gc-low-threshold", "85"], "--image-gc-low-threshold 85: less than --image-gc-high-threshold (85) is expected")
+    refused("a policy that is none", ["--image-store", store, "--image-pull-credentials-verification-policy", "Never"], "NeverVerifyPreloadedImages")
+    refused("a list without its policy", ["--image-store", store, "--preloaded-images-verification-allowlist", "r.example/*"], "NeverVerifyAllowlistedImages is needed with it")
+    refused("a list that is none", ["--image-store", store, "--image-pull-credentials-verification-policy", "NeverVerifyAllowlistedImages", "--preloaded-images-verification-allowlist", "r.example/a:1"], "without tag and digest")
+    refused("background without lazy", ["--image-store", store, "--no-image-background-fetch"], "--image-puller lazy is needed with it")
     refused("authorities that are none", ["--image-store", store, "--image-ca-file", store + "/lock"], "it holds no certificate in PEM")
 
 
