@@ -681,6 +681,9 @@ Status LazyImage::read(std::string_view path, const ByteSink& sink) {
     found->file = &it->second;
   }
   if (found->file->type != TarType::kFile) return invalid_argument(fmt::format("{} is no regular file", shown(path)));
+  if (found->file->size > limits_.max_bytes)
+    return Status(Code::kResourceExhausted, fmt::format("{} has {} bytes: at most {} are taken", shown(path),
+                                                        found->file->size, limits_.max_bytes));
   auto opened = layer(found->layer);
   if (!opened.ok()) return opened.error();
   const Status s = (*opened)->read(*found->file, sink);

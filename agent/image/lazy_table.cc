@@ -17,6 +17,7 @@ namespace {
 constexpr size_t kWindow = 32768;
 constexpr size_t kCheckpoint = 8 + 8 + 1 + kWindow;
 constexpr uint64_t kMaxBlob = 1ull << 40;
+constexpr uint64_t kMaxInner = 1ull << 30;  // of a member or frame, before a piece
 
 Status broken(std::string_view what) { return Status(Code::kDataLoss, fmt::format("zTOC: {}", what)); }
 
@@ -176,7 +177,7 @@ Status read_piece(const kube::Json& entry, size_t i, uint64_t toc_offset, uint64
   const int64_t at = kube::get_int(entry, "chunkOffset", 0);
   const int64_t size = kube::get_int(entry, "chunkSize", 0);
   if (offset < 0 || static_cast<uint64_t>(offset) >= toc_offset) return wrong_toc(i, "offset");
-  if (inner < 0 || static_cast<uint64_t>(inner) > kMaxBlob) return wrong_toc(i, "innerOffset");
+  if (inner < 0 || static_cast<uint64_t>(inner) > kMaxInner) return wrong_toc(i, "innerOffset");
   if (at < 0 || static_cast<uint64_t>(at) >= file_size) return wrong_toc(i, "chunkOffset");
   const uint64_t left = file_size - static_cast<uint64_t>(at);
   if (size < 0 || static_cast<uint64_t>(size) > left) return wrong_toc(i, "chunkSize");

@@ -247,6 +247,20 @@ TEST_F(PullTest, WickedLayersLeaveNothing) {
   EXPECT_FALSE(file_exists(folder_ + "/store/escape"));
 }
 
+TEST_F(PullTest, ZstdBombsAreCutOff) {
+  LayerSpec bomb;
+  bomb.tar = tests::make_tar({{"zeros", std::string(30u << 20, '\0')}});
+  bomb.blob = tests::zstd(bomb.tar);
+  bomb.media_type = "application/vnd.oci.image.layer.v1.tar+zstd";
+  EXPECT_LT(bomb.blob.size(), 100000u);
+  tests::put_image(&shelf_, "v1", {bomb});
+  serve();
+  options_.limits.max_bytes = 1u << 20;
+  const auto large = pull();
+  EXPECT_EQ(large.error().code(), Code::kResourceExhausted) << large.error().message();
+  expect_nothing_half_made();
+}
+
 TEST_F(PullTest, BombsAreCutOff) {
   LayerSpec bomb = tests::gzip_layer({{"zeros", std::string(30u << 20, '\0')}});
   serve();
@@ -481,6 +495,40 @@ TEST_F(LazyTest, ABadZstdChunkedIsRefused) {
   tests::put_image(&shelf_, "v1", {layer});
   serve();
   EXPECT_EQ(*cat("data/f1"), tests::prose(400000, 1));
+}
+
+// The same wicked things where nothing is unpacked: names and links by a table, in every kind of layer.
+TEST_F(LazyTest, WickedTablesLeadNowhere) {
+  const auto kinds = {
+      +[](const std::vector<TarFile>& f) { return tests::stargz_layer(f, 150000); },
+      +[](const std::vector<TarFile>& f) { return tests::chunked_layer(f, 150000); },
+      +[](const std::vector<TarFile>& f) { return tests::gzip_layer(f); },
+  };
+  for (const auto make : kinds) {
+    const auto first = [&](const std::vector<TarFile>& content, const std::string& path) {
+      EXPECT_TRUE(remove_tree(folder_ + "/store").ok());
+      tests::put_image(&shelf_, "v1", {make(content)});
+      serve();
+      return cat(path);
+    };
+    // Names and hard links that lead out spoil the table.
+    for (const auto& content : std::vector<std::vector<TarFile>>{
+             {{"../escape", "x"}}, {{"a/../../escape", "x"}}, {{"f", "x"}, {"h", "", '1', "../../escape"}}}) {
+      const auto f = first(content, "escape");
+      ASSERT_FALSE(f.ok());
+      EXPECT_EQ(f.error().code(), Code::kDataLoss) << f.error().message();
+    }
+    // Links are followed as if the image were the machine's root.
+    EXPECT_EQ(first({{"up", "", '2', "../../../../etc/passwd"}}, "up").error().code(), Code::kNotFound);
+    EXPECT_EQ(first({{"abs", "", '2', "/etc/passwd"}}, "abs").error().code(), Code::kNotFound);
+    EXPECT_EQ(first({{"loop", "", '2', "loop"}}, "loop").error().code(), Code::kInvalidArgument);
+    EXPECT_EQ(first({{"h", "", '1', "h"}}, "h").error().code(), Code::kInvalidArgument);
+    EXPECT_EQ(first({{"h", "", '1', "none"}}, "h").error().code(), Code::kNotFound);
+    EXPECT_EQ(first({{"f", "x"}}, "../store/lock").error().code(), Code::kInvalidArgument);
+    options_.limits.max_bytes = 100000;
+    EXPECT_EQ(first({{"zeros", std::string(30u << 20, '\0')}}, "zeros").error().code(), Code::kResourceExhausted);
+    options_.limits = UnpackLimits();
+  }
 }
 
 TEST_F(LazyTest, ReadsFilesByASociIndex) {
