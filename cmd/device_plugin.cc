@@ -127,32 +127,32 @@ class PluginProcess {
     const std::string& file = flags_.unhealthy_file;
     const std::string name = file.substr(file.rfind('/') + 1);
     auto watch = FolderWatch::open(loop_, parent_directory(file), [this, name](const std::string& changed, auto) {
-      if (changed == name || changed.empty()) read_file_again();
+      if (changed != name && !changed.empty()) return;
+      if (const Status bad = apply_file(); !bad.ok()) std::fprintf(stderr, "error: %s\n", bad.message().c_str());
     });
     if (!watch.ok()) return watch.error().with_context("--unhealthy-file");
     watch_ = std::move(*watch);
-    read_file_again();
-    return Status();
+    return apply_file().with_context("--unhealthy-file");
   }
 
-  // No file: nothing is broken. One that makes no sense is told, and nothing changes.
-  void read_file_again() {
+  // No file: nothing is broken. One that makes no sense changes nothing.
+  Status apply_file() {
     const auto text = read_file(flags_.unhealthy_file, agent::kMaxControl);
-    if (!text.ok() && text.error().code() != Code::kNotFound) return complain(text.error());
+    if (!text.ok() && text.error().code() != Code::kNotFound) return invalid_argument(text.error().message());
     auto faults = agent::parse_faults(text.ok() ? std::string_view(*text) : std::string_view());
-    if (!faults.ok()) return complain(faults.error().with_context(flags_.unhealthy_file));
+    if (!faults.ok()) return faults.error().with_context(flags_.unhealthy_file);
     // One file may serve several plugins: what none of ours gives is another's affair.
     std::erase_if(*faults, [this](const auto& fault) { return !gives(fault.resource); });
     const Status bad = agent::check_faults(setup_, *faults);
-    if (!bad.ok()) return complain(bad.with_context(flags_.unhealthy_file));
+    if (!bad.ok()) return bad.with_context(flags_.unhealthy_file);
     for (const auto& service : services_) service->set_faults(*faults);
+    return Status();
   }
 
   bool gives(const std::string& resource) const {
     return std::any_of(setup_.models.begin(), setup_.models.end(),
                        [&](const auto& model) { return model->fault_numbers(resource) > 0; });
   }
-  static void complain(const Status& why) { std::fprintf(stderr, "error: %s\n", why.message().c_str()); }
 
   EventLoop& loop_;
   const PluginFlags flags_;
@@ -183,7 +183,8 @@ int serve(const PluginFlags& flags, std::string_view kind, const Models& models,
     loop.stop();
   });
   thread.join();
-  return status.ok() ? kExitOk : fail(status, kExitFailed);
+  if (status.ok()) return kExitOk;
+  return fail(status, status.code() == Code::kInvalidArgument ? kExitUsage : kExitFailed);
 }
 
 int run_plugin(PluginFlags flags, std::string_view kind,

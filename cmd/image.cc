@@ -10,6 +10,7 @@
 #include "agent/image/image_reader.h"
 #include "agent/image/lazy_image.h"
 #include "agent/image/puller.h"
+#include "base/files.h"
 #include "cmd/commands.h"
 #include "cmd/process.h"
 
@@ -73,8 +74,8 @@ Result<image::PullOptions> options_of(const ImageFlags& flags) {
     o.ca_file = std::move(*file);
   }
   o.registry.plain_http = flags.plain_http;
-  auto config = image::DockerConfig::load(flags.docker_config);
-  if (!config.ok()) return config.error();
+  auto config = image::DockerConfig::load(expand_home(flags.docker_config));
+  if (!config.ok()) return config.error().with_context("--docker-config");
   o.registry.credentials = std::move(*config);
   return o;
 }

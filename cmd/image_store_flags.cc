@@ -52,7 +52,7 @@ Result<image::PullOptions> pull_options(const ImageStoreFlags& flags) {
     if (!file.ok()) return file.error();
     o.ca_file = std::move(*file);
   }
-  auto users = image::DockerConfig::load(flags.docker_config.empty() ? "" : expand_home(flags.docker_config));
+  auto users = image::DockerConfig::load(expand_home(flags.docker_config));
   if (!users.ok()) return users.error().with_context("--image-docker-config");
   o.registry.credentials = std::move(*users);
   return o;
@@ -98,7 +98,7 @@ Status set_reads(const ImageStoreFlags& flags, emulator::ImageStoreOptions* out)
   if (flags.no_background_fetch && !flags.background_fetch_delay.empty())
     return invalid_argument("--no-image-background-fetch and --image-background-fetch-delay: give one of them");
   out->reads.background = !flags.no_background_fetch;
-  out->docker_config = flags.docker_config.empty() ? "" : expand_home(flags.docker_config);
+  out->docker_config = expand_home(flags.docker_config);
   if (flags.background_fetch_delay.empty()) return Status();
   if (!parse_duration(flags.background_fetch_delay, &out->reads.silence) || out->reads.silence < Duration(0))
     return invalid_argument(fmt::format("--image-background-fetch-delay \"{}\": a duration such as 30s is expected",

@@ -72,6 +72,10 @@ def flags(p):
     expect(p, "a GPU of no kind", ["device-plugin", "nvidia", "--count", "1", "--gpu", "banana"], 2, r"^error: --gpu: banana not in")
     expect(p, "shared names of what is not shared", ["device-plugin", "nvidia", "--count", "1", "--rename-by-default"], 2, r"--rename-by-default: --replicas of at least 2")
     expect(p, "broken devices in no folder", ["device-plugin", "efa", "--count", "1", "--dir", p.home, "--unhealthy-file", "/nosuch/x"], 2, r"--unhealthy-file /nosuch/x: there is no folder /nosuch")
+    with open(p.home + "/broken.txt", "w") as f:
+        f.write("example.com/radio\n")
+    expect(p, "broken devices that make no sense", ["device-plugin", "efa", "--count", "1", "--dir", p.home, "--unhealthy-file", p.home + "/broken.txt"], 2, r"--unhealthy-file: .*broken.txt: unhealthy devices: \"example.com/radio\": RESOURCE=NUMBER")
+    expect(p, "a registry's users that are not there", ["image", "pull", "127.0.0.1:1/a", "--docker-config", "/nosuch"], 2, r"^error: --docker-config: .*/nosuch")
     expect(p, "authorities that are not there", ["image", "pull", "127.0.0.1:1/a", "--ca-file", "/nosuch"], 2, r"^error: --ca-file: reading /nosuch: No such file")
     expect(p, "authorities that are none", ["image", "pull", "127.0.0.1:1/a", "--ca-file", __file__], 2, r"--ca-file .*: it holds no certificate in PEM")
     with open(p.home + "/absent.yaml", "w") as f:
