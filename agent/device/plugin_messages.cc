@@ -1,112 +1,14 @@
 #include "agent/device/plugin_messages.h"
 
-#include <fmt/format.h>
-
-#include "kube/api/json_scanner.h"
-#include "kube/api/protobuf_wire.h"
+#include "kube/api/protobuf_fields.h"
 
 namespace ghostfleet::agent {
 namespace {
 
-using kube::WireType;
-
-bool is_utf8(std::string_view text) {
-  const char* p = text.data();
-  const char* end = p + text.size();
-  while (p != end) {
-    const size_t size = static_cast<unsigned char>(*p) < 0x80 ? 1 : kube::utf8_sequence(p, end);
-    if (size == 0) return false;
-    p += size;
-  }
-  return true;
-}
-
-// Walks the fields of one message. A field of an unexpected wire type is passed over, as one that is not known.
-class Fields {
- public:
-  explicit Fields(std::string_view bytes) : wire_(bytes) {}
-
-  // The next field of a kind that is read here; false at the end or at an error.
-  bool next() {
-    while (status_.ok() && !wire_.at_end()) {
-      WireType type;
-      if (!wire_.read_tag(&number_, &type)) return broken();
-      if (type == WireType::kBytes) return wire_.read_bytes(&bytes_) ? take(true) : broken();
-      if (type == WireType::kVarint) return wire_.read_varint(&value_) ? take(false) : broken();
-      if (!wire_.skip(type)) return broken();
-    }
-    return false;
-  }
-  // Whether this is the field of that number, with bytes or with a number.
-  bool is_bytes(uint32_t number) const { return has_bytes_ && number_ == number; }
-  bool is_value(uint32_t number) const { return !has_bytes_ && number_ == number; }
-  std::string_view bytes() const { return bytes_; }
-  uint64_t value() const { return value_; }
-
-  void text(uint32_t number, std::string* out) {
-    if (is_bytes(number) && check_text()) out->assign(bytes_);
-  }
-  void texts(uint32_t number, TextList* out) {
-    if (is_bytes(number) && check_text()) out->emplace_back(bytes_);
-  }
-  void flag(uint32_t number, bool* out) {
-    if (is_value(number)) *out = value_ != 0;
-  }
-  // A message inside this one: `decode` makes a Result of its bytes, which goes to `take`.
-  template <class Decode, class Take>
-  void message(uint32_t number, const Decode& decode, const Take& take) {
-    if (!is_bytes(number)) return;
-    auto inner = decode(bytes_);
-    if (inner.ok())
-      take(std::move(*inner));
-    else
-      status_ = inner.error();
-  }
-  const Status& status() const { return status_; }
-  template <class T>
-  Result<T> result(T value) const {
-    if (!status_.ok()) return status_;
-    return value;
-  }
-
- private:
-  bool take(bool bytes) {
-    has_bytes_ = bytes;
-    return true;
-  }
-  bool broken() {
-    status_ = invalid_argument("cannot parse invalid wire-format data: " + wire_.error());
-    return false;
-  }
-  bool check_text() {
-    if (bytes_.size() > kMaxDeviceText) {
-      status_ = invalid_argument(
-          fmt::format("field {}: a text of {} bytes; at most {} are taken", number_, bytes_.size(), kMaxDeviceText));
-    } else if (!is_utf8(bytes_)) {
-      status_ = invalid_argument(fmt::format("field {}: string field contains invalid UTF-8", number_));
-    }
-    return status_.ok();
-  }
-
-  kube::WireReader wire_;
-  uint32_t number_ = 0;
-  uint64_t value_ = 0;
-  std::string_view bytes_;
-  bool has_bytes_ = false;
-  Status status_;
-};
-
-void append_text(uint32_t number, std::string_view text, std::string* out) {
-  if (!text.empty()) kube::append_bytes_field(number, text, out);
-}
-
-void append_flag(uint32_t number, bool flag, std::string* out) {
-  if (flag) kube::append_varint_field(number, 1, out);
-}
-
-void append_texts(uint32_t number, const TextList& texts, std::string* out) {
-  for (const std::string& text : texts) kube::append_bytes_field(number, text, out);
-}
+using kube::append_flag;
+using kube::append_text;
+using kube::append_texts;
+using Fields = kube::MessageFields;
 
 // TopologyInfo{1 nodes{1 ID}}
 void append_topology(uint32_t number, const std::vector<int64_t>& nodes, std::string* out) {

@@ -5,8 +5,8 @@
 // Field numbers are those of Kubernetes' k8s.io/kubelet 0.36. Fields that are not known are passed over, as proto3 has
 // it; fields of a message that comes twice: the last one counts.
 // Thread rule: plain values. Limits: a message is as long as its transport lets it be (gRPC: 4 MiB); an id or name in
-// it is at most kMaxDeviceText bytes. Errors: InvalidArgument; the bytes are no protobuf, or a text is no UTF-8 or too
-// long.
+// it is at most kube::kMaxMessageText bytes. Errors: InvalidArgument; the bytes are no protobuf, or a text is no UTF-8
+// or too long.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,6 @@ namespace ghostfleet::agent {
 inline constexpr std::string_view kPluginVersion = "v1beta1";
 inline constexpr std::string_view kHealthy = "Healthy";  // any other word is Unhealthy
 inline constexpr std::string_view kUnhealthy = "Unhealthy";
-inline constexpr size_t kMaxDeviceText = 4096;
 
 using TextList = std::vector<std::string>;
 

@@ -109,7 +109,7 @@ TEST(PluginMessagesTest, BadBytesSayWhat) {
             std::string::npos);
   EXPECT_EQ(decode_register_request(bytes({0x1a, 2, 0xff, 0xfe})).error().message(),
             "field 3: string field contains invalid UTF-8");
-  const std::string fits(kMaxDeviceText, 'x');
+  const std::string fits(kube::kMaxMessageText, 'x');
   EXPECT_TRUE(decode_pre_start_request(encode_pre_start_request({fits})).ok());
   EXPECT_EQ(decode_pre_start_request(encode_pre_start_request({fits + "x"})).error().message(),
             "field 1: a text of 4097 bytes; at most 4096 are taken");

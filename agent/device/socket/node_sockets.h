@@ -26,6 +26,7 @@ struct NodeSocketOptions {
   std::string plugin_directory;      // absolute
   std::string pod_resources_socket;  // absolute; empty: ../pod-resources/kubelet.sock of the directory, as a kubelet's
   std::string taken_resource;        // that the node's DRA driver gives: a plugin of it is refused; empty: none
+  std::string kubelet_root;          // absolute; plugins register in its plugins_registry too; empty: they do not
 };
 
 class NodeSockets final : private PodResourcesSource {
@@ -43,6 +44,7 @@ class NodeSockets final : private PodResourcesSource {
   bool restored() const { return restored_; }
   const std::string& pod_resources_path() const { return pod_resources_path_; }
   size_t connected() const { return directory_->connected(); }
+  PluginHandler& plugin_handler() { return directory_->handler(); }  // of type DevicePlugin
 
  private:
   NodeSockets(EventLoop& loop, DeviceManager& manager, std::string taken, Pods pods)

@@ -59,9 +59,9 @@ class ConnectedPlugin final : public DevicePlugin {
   std::string resource_;
 };
 
-kube::grpc::RpcClientOptions client_options(const std::string& directory, const std::string& endpoint) {
+kube::grpc::RpcClientOptions client_options(const std::string& socket) {
   kube::grpc::RpcClientOptions out;
-  out.host = "unix:" + directory + "/" + endpoint;
+  out.host = "unix:" + socket;
   return out;
 }
 
@@ -78,11 +78,12 @@ std::vector<ListedDevice> listed_devices(std::vector<PluginDevice> devices) {
 }  // namespace
 
 PluginConnection::PluginConnection(EventLoop& loop, const PluginDirectoryOptions& options, std::string resource,
-                                   const std::string& endpoint)
+                                   std::string socket)
     : loop_(loop),
       options_(options),
       resource_(std::move(resource)),
-      client_(kube::grpc::RpcClient::create(loop, client_options(options.directory, endpoint))) {}
+      socket_(std::move(socket)),
+      client_(kube::grpc::RpcClient::create(loop, client_options(socket_))) {}
 
 void PluginConnection::connect(Ready ready) {
   RpcCallOptions call;

@@ -22,10 +22,11 @@ class PluginConnection final : public std::enable_shared_from_this<PluginConnect
   using Ended = std::function<void(const kube::grpc::RpcStatus&)>;
   using Listed = std::function<void(std::vector<ListedDevice>)>;
 
-  PluginConnection(EventLoop& loop, const PluginDirectoryOptions& options, std::string resource,
-                   const std::string& endpoint);
+  // `socket`: absolute path.
+  PluginConnection(EventLoop& loop, const PluginDirectoryOptions& options, std::string resource, std::string socket);
 
   const std::string& resource() const { return resource_; }
+  const std::string& socket() const { return socket_; }
   PluginSink::PluginId id = 0;  // once the sink knows it
 
   // Connects and asks for the options; `ready` once, with a kubelet's text as an error.
@@ -50,7 +51,7 @@ class PluginConnection final : public std::enable_shared_from_this<PluginConnect
 
   EventLoop& loop_;
   const PluginDirectoryOptions options_;
-  std::string resource_;
+  std::string resource_, socket_;
   bool closed_ = false;
   uint64_t last_call_ = 0;
   std::vector<std::pair<uint64_t, std::function<void(Result<std::string>)>>> open_;

@@ -1,6 +1,7 @@
 #include "agent/device/socket/plugin_directory.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -71,7 +72,7 @@ std::string registration_fault(const RegisterRequest& request) {
                      go_quote(endpoint));
 }
 
-class SocketDirectory final : public PluginDirectory {
+class SocketDirectory final : public PluginDirectory, private PluginHandler {
  public:
   SocketDirectory(EventLoop& loop, PluginDirectoryOptions options, PluginSink& sink)
       : loop_(loop), options_(std::move(options)), sink_(sink) {}
@@ -79,13 +80,19 @@ class SocketDirectory final : public PluginDirectory {
 
   Status begin();
   size_t connected() const override { return plugins_.size(); }
+  PluginHandler& handler() override { return *this; }
 
  private:
   using Connection = std::shared_ptr<PluginConnection>;
 
+  Status validate(const PluginInfo& info) override;
+  void add(const PluginInfo& info, Done done) override;
+  void remove(const PluginInfo& info) override;
+
   void on_register(const std::shared_ptr<ServerCall>& call, const std::string& bytes);
   void on_ready(const Connection& connection, const std::shared_ptr<ServerCall>& call,
                 const Result<PluginOptions>& options);
+  Status take(const Connection& connection, const Result<PluginOptions>& options);
   void begin_watch(const Connection& connection);
   void on_ended(const Connection& connection, const RpcStatus& status);
   void replace(const std::string& resource);
@@ -142,7 +149,8 @@ void SocketDirectory::on_register(const std::shared_ptr<ServerCall>& call, const
     log_warn(kLog, fault);
     return call->finish(kube::grpc::rpc_unknown(std::move(fault)));
   }
-  const auto connection = std::make_shared<PluginConnection>(loop_, options_, request->resource, request->endpoint);
+  const auto connection = std::make_shared<PluginConnection>(loop_, options_, request->resource,
+                                                             options_.directory + "/" + request->endpoint);
   pending_.push_back(connection);
   call->on_close([this, alive = alive_, connection] {
     if (!*alive) return;
@@ -156,6 +164,14 @@ void SocketDirectory::on_register(const std::shared_ptr<ServerCall>& call, const
 void SocketDirectory::on_ready(const Connection& connection, const std::shared_ptr<ServerCall>& call,
                                const Result<PluginOptions>& options) {
   if (pending_.remove(connection) == 0) return;  // whoever registered it has gone
+  const Status taken = take(connection, options);
+  if (!taken.ok()) return call->finish(kube::grpc::rpc_unknown(taken.message()));
+  call->reply("");
+  begin_watch(connection);
+}
+
+// Gives the plugin to the sink, in the place of an earlier one.
+Status SocketDirectory::take(const Connection& connection, const Result<PluginOptions>& options) {
   Status fault = options.ok() ? Status() : options.error();
   if (options.ok()) {
     const auto id = sink_.plugin_registered(connection->resource(), connection->plugin(), *options);
@@ -167,12 +183,47 @@ void SocketDirectory::on_ready(const Connection& connection, const std::shared_p
   if (!fault.ok()) {
     log_warn(kLog, fmt::format("{}: {}", connection->resource(), fault.message()));
     bury(connection);
-    return call->finish(kube::grpc::rpc_unknown(fault.message()));
+    return fault;
   }
   replace(connection->resource());
   plugins_.push_back(connection);
-  call->reply("");
-  begin_watch(connection);
+  return Status();
+}
+
+// ---- plugins of the registry
+
+Status SocketDirectory::validate(const PluginInfo& info) {
+  if (std::find(info.versions.begin(), info.versions.end(), kPluginVersion) == info.versions.end()) {
+    return invalid_argument(fmt::format("manager version, {}, is not among plugin supported versions [{}]",
+                                        kPluginVersion, fmt::join(info.versions, " ")));
+  }
+  if (names_extended_resource(info.name)) return Status();
+  return invalid_argument(
+      fmt::format("invalid name of device plugin socket: the ResourceName {} is invalid", go_quote(info.name)));
+}
+
+void SocketDirectory::add(const PluginInfo& info, Done done) {
+  if (pending_.size() >= kMaxPending) return done(unavailable("too many registrations at a time"));
+  const auto connection = std::make_shared<PluginConnection>(loop_, options_, info.name, info.endpoint);
+  pending_.push_back(connection);
+  connection->connect([this, connection, done = std::move(done)](const Result<PluginOptions>& options) {
+    if (pending_.remove(connection) == 0) return;  // removed
+    const Status taken = take(connection, options);
+    done(taken);
+    if (taken.ok()) begin_watch(connection);
+  });
+}
+
+void SocketDirectory::remove(const PluginInfo& info) {
+  const auto same = [&info](const Connection& c) { return c->resource() == info.name && c->socket() == info.endpoint; };
+  for (std::list<Connection>* list : {&pending_, &plugins_}) {
+    const auto at = std::find_if(list->begin(), list->end(), same);
+    if (at == list->end()) continue;
+    const Connection connection = *at;
+    list->erase(at);
+    if (list == &plugins_) sink_.plugin_gone(connection->id);
+    bury(connection);
+  }
 }
 
 // The sink knows of the newer one already: the end of the earlier one changes nothing.

@@ -10,6 +10,8 @@
 // GetPreferredAllocation never holds up the pods that want its devices until its connection ends: a kubelet sets no
 // deadline either. PreStartContainer has 30 s.
 //
+// Plugins of type DevicePlugin in the node's plugin registry (plugin_registry.h) come in by handler().
+//
 // Thread rule: one EventLoop; everything on its thread, also the sink's calls and the answers of plugins. Ownership:
 // the sink outlives the directory; not to be destroyed from inside a call of the sink. Plugins (DevicePlugin) given to
 // the sink may outlive it: they answer with errors then. Limits: kMaxPending registrations at a time; messages of 4
@@ -23,6 +25,7 @@
 #include <vector>
 
 #include "agent/device/device_manager.h"
+#include "agent/device/socket/plugin_registry.h"
 #include "base/event_loop.h"
 #include "base/status.h"
 
@@ -80,6 +83,8 @@ class PluginDirectory {
                                                        PluginSink& sink);
   virtual ~PluginDirectory() = default;  // connections end without a word to the sink
   virtual size_t connected() const = 0;
+  // Of type DevicePlugin; lives as long as the directory.
+  virtual PluginHandler& handler() = 0;
 };
 
 }  // namespace ghostfleet::agent
