@@ -36,7 +36,7 @@ struct AgentFlags {
   uint64_t seed = 1;
   NodeServerFlags node_server;
   std::string manifests, second_pod_cidr, primary_family, vpc;
-  std::string devices, plugin_directory, pod_resources, topology_policy, topology_scope;
+  std::string devices, kubelet_root, plugin_directory, pod_resources, topology_policy, topology_scope;
   bool device_plugins = false, dra = false;
   EvictionFlags eviction;
   ImageStoreFlags image_store;
@@ -216,22 +216,34 @@ Status set_plugin_delay(const std::string& text, emulator::SingleNodeOptions* op
 // A node whose device plugins are processes. Without a checkpoint of an earlier agent its Node shows no devices until
 // they have registered, as by a kubelet.
 Status set_device_sockets(const AgentFlags& flags, emulator::SingleNodeOptions* options) {
-  const std::string directory = expand_home(flags.plugin_directory), socket = expand_home(flags.pod_resources);
+  const std::string root = expand_home(flags.kubelet_root), socket = expand_home(flags.pod_resources);
+  const std::string directory = root.empty() ? expand_home(flags.plugin_directory) : root + "/device-plugins";
   const bool topology = !flags.topology_policy.empty() || !flags.topology_scope.empty();
+  if (!root.empty() && !flags.plugin_directory.empty()) {
+    return invalid_argument(
+        "--kubelet-root and --device-plugin-dir: give one of them: device plugins register in device-plugins of the "
+        "first");
+  }
+  if (!root.empty() && root[0] != '/')
+    return invalid_argument(fmt::format("--kubelet-root {}: an absolute path is expected", root));
   if (directory.empty() && topology)
     return invalid_argument(
-        "--topology-manager-policy, --topology-manager-scope: --device-plugin-dir is needed with them; for modelled "
-        "plugins topologyPolicy and topologyScope of the file of --devices say it");
+        "--topology-manager-policy, --topology-manager-scope: --device-plugin-dir or --kubelet-root is needed with "
+        "them; "
+        "for modelled plugins topologyPolicy and topologyScope of the file of --devices say it");
   if (directory.empty() && socket.empty()) return Status();
-  if (directory.empty()) return invalid_argument("--pod-resources-socket: --device-plugin-dir is needed with it");
-  if (!flags.plugin_delay.empty()) return invalid_argument("--plugin-delay and --device-plugin-dir: give one of them");
-  if (!flags.devices.empty()) return invalid_argument("--devices and --device-plugin-dir: give one of them");
+  if (directory.empty())
+    return invalid_argument("--pod-resources-socket: --device-plugin-dir or --kubelet-root is needed with it");
+  const char* given = root.empty() ? "--device-plugin-dir" : "--kubelet-root";
+  if (!flags.plugin_delay.empty())
+    return invalid_argument(fmt::format("--plugin-delay and {}: give one of them", given));
+  if (!flags.devices.empty()) return invalid_argument(fmt::format("--devices and {}: give one of them", given));
   if (directory[0] != '/')
     return invalid_argument(fmt::format("--device-plugin-dir {}: an absolute path is expected", directory));
   if (!socket.empty() && socket[0] != '/')
     return invalid_argument(fmt::format("--pod-resources-socket {}: an absolute path is expected", socket));
   const std::string taken = options->dra ? std::string(agent::plugin_resource(options->dra->kind)) : std::string();
-  options->device_sockets = agent::NodeSocketOptions{directory, socket, taken};
+  options->device_sockets = agent::NodeSocketOptions{directory, socket, taken, root};
   agent::DeviceSetup setup;  // without models: plugins register
   setup.topology = agent::topology_policy(flags.topology_policy);
   if (flags.topology_scope == "pod") setup.scope = agent::TopologyScope::kPod;
@@ -280,6 +292,8 @@ int run_agent(const AgentFlags& flags) {
   if (options->image_store) std::printf("images are pulled into %s\n", options->image_store->folder.c_str());
   if (options->device_sockets)
     std::printf("device plugins register in %s\n", options->device_sockets->plugin_directory.c_str());
+  if (options->device_sockets && !options->device_sockets->kubelet_root.empty())
+    std::printf("plugins register in %s/plugins_registry\n", options->device_sockets->kubelet_root.c_str());
   RunOptions run;
   run.for_time = *for_time;
   run.summary_file = flags.summary;
@@ -354,9 +368,14 @@ void add_agent(CLI::App& app, Runner* run) {
       "--device-plugin-dir", flags->plugin_directory,
       "folder where device plugins register, as with a kubelet: extended resources come from them alone "
       "(docs/device-plugins.md)");
+  command->add_option(
+      "--kubelet-root", flags->kubelet_root,
+      "folder that is to the node what /var/lib/kubelet is to a kubelet: device plugins register in its "
+      "device-plugins, DRA drivers and plugins of all sorts in its plugins_registry (docs/dra.md)");
   command
       ->add_option("--topology-manager-policy", flags->topology_policy,
-                   "with --device-plugin-dir: how devices are spread over NUMA nodes, as a kubelet's (default none)")
+                   "with --device-plugin-dir or --kubelet-root: how devices are spread over NUMA nodes, as a kubelet's "
+                   "(default none)")
       ->check(CLI::IsMember(agent::topology_policy_names()));
   command
       ->add_option("--topology-manager-scope", flags->topology_scope,

@@ -15,8 +15,6 @@ using kube::JsonArray;
 
 namespace {
 
-std::string key_of(std::string_view ns, std::string_view claim) { return fmt::format("{}/{}", ns, claim); }
-
 template <typename Each>
 void for_each_item(const Json& value, std::string_view path, Each each) {
   const JsonArray* list = get_array(value, path);
@@ -59,8 +57,6 @@ std::string why_not(int status, std::string_view body) {
   return message.empty() ? fmt::format("the server answered {}", status) : std::string(message.substr(0, 1000));
 }
 
-std::string not_registered(std::string_view driver) { return fmt::format("DRA driver {} is not registered", driver); }
-
 // "gpus/a" of "claim:gpus/a" belongs to the claim "gpus", as "gpus" does: the request, or nothing when it is another's.
 std::optional<std::string_view> request_of(std::string_view title, std::string_view pod_claim) {
   constexpr std::string_view kPrefix = "claim:";
@@ -77,10 +73,10 @@ void adopt_device(std::string_view id, std::string_view request, const DraDriver
   const std::string prefix = cdi_device(driver.devices->kind, "");
   if (!id.starts_with(prefix)) return;
   const std::string_view device = id.substr(prefix.size());
-  const auto same = [&](const PreparedDevice& d) { return d.device == device && d.request == request; };
-  if (std::any_of(entry->devices.begin(), entry->devices.end(), same)) return;
-  entry->devices.push_back(
-      {std::string(driver_name(driver.devices->kind)), driver.pool, std::string(device), std::string(request)});
+  PreparedDevice found{std::string(driver_name(driver.devices->kind)), driver.pool, std::string(device), {}, {}};
+  if (!request.empty()) found.requests.emplace_back(request);
+  if (std::find(entry->devices.begin(), entry->devices.end(), found) == entry->devices.end())
+    entry->devices.push_back(std::move(found));
 }
 
 void adopt_devices(const Json& status, std::string_view pod_claim, const DraDriver& driver, ClaimCache::Entry* entry) {
@@ -96,11 +92,16 @@ void adopt_devices(const Json& status, std::string_view pod_claim, const DraDriv
 }
 
 // The first driver that is not there; empty: all are.
-std::string absent_driver(const std::vector<std::string>& wanted, const DraDriver* driver) {
+std::string absent_driver(const std::vector<std::string>& wanted, const NodeDrivers& drivers) {
   for (const std::string& name : wanted) {
-    if (driver == nullptr || !driver->serves(name)) return name;
+    if (!drivers.serves(name)) return name;
   }
   return {};
+}
+
+// What of an answer is kept.
+PreparedDevice prepared_by(const std::string& driver, const DriverDevice& device) {
+  return {driver, device.pool, device.device, device.requests, device.cdi, device.share};
 }
 
 }  // namespace
@@ -124,22 +125,6 @@ ClaimsOfPod read_claims(const Json& pod) {
   });
   return out;
 }
-
-// ---- the cache
-
-ClaimCache::Entry* ClaimCache::find(std::string_view ns, std::string_view claim) {
-  const auto it = entries_.find(key_of(ns, claim));
-  return it == entries_.end() ? nullptr : &it->second;
-}
-
-const ClaimCache::Entry* ClaimCache::find(std::string_view ns, std::string_view claim) const {
-  const auto it = entries_.find(key_of(ns, claim));
-  return it == entries_.end() ? nullptr : &it->second;
-}
-
-ClaimCache::Entry& ClaimCache::add(std::string_view ns, std::string_view claim) { return entries_[key_of(ns, claim)]; }
-
-void ClaimCache::erase(std::string_view ns, std::string_view claim) { entries_.erase(key_of(ns, claim)); }
 
 // ---- the claims of a pod
 
@@ -172,7 +157,7 @@ PodClaims::Next PodClaims::next(const PodRef& pod, std::string* text) {
   return Next::kReady;
 }
 
-std::string PodClaims::take(const PodRef& pod, int status, std::string_view body, const DraDriver* driver) {
+std::string PodClaims::take(const PodRef& pod, int status, std::string_view body, const NodeDrivers& drivers) {
   if (at_ >= claims_.refs.size()) return "no claim is waited for";
   const ClaimRef& ref = claims_.refs[at_];
   if (status < 200 || status >= 300)
@@ -193,19 +178,23 @@ std::string PodClaims::take(const PodRef& pod, int status, std::string_view body
     return fmt::format("ResourceClaim {}: not allocated", ref.object);
   for_each_item(*claim, "status.allocation.devices.results", [&](const Json& r) {
     const std::string_view request = get_string(r, "request");
-    f.devices.push_back({std::string(get_string(r, "driver")), std::string(get_string(r, "pool")),
-                         std::string(get_string(r, "device")), std::string(request.substr(0, request.find('/')))});
+    f.devices.push_back({std::string(get_string(r, "driver")),
+                         std::string(get_string(r, "pool")),
+                         std::string(get_string(r, "device")),
+                         {std::string(request.substr(0, request.find('/')))},
+                         {}});
     if (!contains(f.drivers, f.devices.back().driver)) f.drivers.push_back(f.devices.back().driver);
   });
   // Also when the claim is prepared already: without its driver something is wrong with the node.
-  if (const std::string absent = absent_driver(f.drivers, driver); !absent.empty()) return not_registered(absent);
+  if (const std::string absent = absent_driver(f.drivers, drivers); !absent.empty()) return not_registered(absent);
   fetched_.push_back(std::move(f));
   ++at_;
   return {};
 }
 
-std::string PodClaims::prepare(const PodRef& pod, const DraDriver* driver, ClaimCache* cache) {
-  std::vector<const Fetched*> fresh;
+std::string PodClaims::note(const PodRef& pod, ClaimCache* cache) {
+  batches_.clear();
+  batch_at_ = 0;
   for (const Fetched& f : fetched_) {
     const std::string& name = claims_.refs[f.ref].object;
     ClaimCache::Entry* entry = cache->find(pod.ns, name);
@@ -218,40 +207,75 @@ std::string PodClaims::prepare(const PodRef& pod, const DraDriver* driver, Claim
     entry->uid = f.uid;
     entry->drivers = f.drivers;
     if (!contains(entry->pods, pod.uid)) entry->pods.emplace_back(pod.uid);
-    if (!entry->prepared) fresh.push_back(&f);
+    if (entry->prepared) continue;
+    for (const std::string& driver : f.drivers) add_claim(driver, {std::string(pod.ns), f.uid, name}, &batches_);
   }
-  for (const Fetched* f : fresh) {
-    const std::string& name = claims_.refs[f->ref].object;
-    for (const PreparedDevice& d : f->devices) {
-      if (d.pool == driver->pool && device_index(*driver->devices, d.device)) continue;
-      return fmt::format("NodePrepareResources failed for ResourceClaim {}: requested device is not allocatable: {}",
-                         name, d.pool == driver->pool ? d.device : d.pool + "/" + d.device);
-    }
-    ClaimCache::Entry& entry = cache->add(pod.ns, name);
-    entry.devices = f->devices;
-    entry.prepared = true;
-  }
-  fetched_.clear();
-  prepared_ = true;
   return {};
 }
 
-std::string PodClaims::unprepare(const PodRef& pod, const DraDriver* driver, ClaimCache* cache) {
+const PodClaims::Fetched* PodClaims::fetched(std::string_view uid) const {
+  const auto at = std::find_if(fetched_.begin(), fetched_.end(), [uid](const Fetched& f) { return f.uid == uid; });
+  return at == fetched_.end() ? nullptr : &*at;
+}
+
+std::string PodClaims::take_prepared(const PodRef& pod, const Result<ClaimAnswers>& answers, ClaimCache* cache) {
+  const DriverBatch& asked = batches_[batch_at_];
+  std::string fault = answer_fault("NodePrepareResources", asked, answers);
+  if (!fault.empty()) return fault;
+  for (const ClaimName& claim : asked.claims) {
+    ClaimCache::Entry& entry = cache->add(pod.ns, claim.name);
+    std::erase_if(entry.devices, [&](const PreparedDevice& d) { return d.driver == asked.driver; });
+    for (const DriverDevice& device : answers->at(claim.uid).devices)
+      entry.devices.push_back(prepared_by(asked.driver, device));
+  }
+  ++batch_at_;
+  return {};
+}
+
+ClaimAnswers PodClaims::answer_of(const DraDriver& own) const {
+  ClaimAnswers out;
+  for (const ClaimName& claim : batches_[batch_at_].claims) {
+    ClaimAnswer& answer = out[claim.uid];
+    const Fetched* f = fetched(claim.uid);
+    for (const PreparedDevice& d : f->devices) {
+      if (d.driver != batches_[batch_at_].driver) continue;
+      answer.devices.push_back({d.requests, d.pool, d.device, {}, {}});
+      if (d.pool == own.pool && device_index(*own.devices, d.device)) continue;
+      answer.error =
+          "requested device is not allocatable: " + (d.pool == own.pool ? d.device : d.pool + "/" + d.device);
+      break;
+    }
+  }
+  return out;
+}
+
+void PodClaims::done(const PodRef& pod, ClaimCache* cache) {
+  for (const DriverBatch& batch : batches_) {
+    for (const ClaimName& claim : batch.claims) cache->add(pod.ns, claim.name).prepared = true;
+  }
+  // Allocated without a device of any driver.
+  for (const Fetched& f : fetched_) cache->add(pod.ns, claims_.refs[f.ref].object).prepared = true;
+  batches_.clear();
+  fetched_.clear();
+  prepared_ = true;
+}
+
+std::string PodClaims::begin_release(const PodRef& pod, ClaimCache* cache) {
+  release_.reset();
   if (!tried_) return {};
+  std::vector<std::string> names;
   for (const ClaimRef& ref : claims_.refs) {
     if (ref.missing) return fmt::format("pod \"{}/{}\": ResourceClaim not created yet", pod.ns, pod.name);
-    ClaimCache::Entry* entry = ref.object.empty() ? nullptr : cache->find(pod.ns, ref.object);
-    if (entry == nullptr) continue;
-    if (entry->pods.size() > 1) {
-      std::erase(entry->pods, pod.uid);
-      continue;
-    }
-    if (const std::string absent = absent_driver(entry->drivers, driver); !absent.empty())
-      return not_registered(absent);
-    cache->erase(pod.ns, ref.object);
+    if (!ref.object.empty()) names.push_back(ref.object);
   }
-  prepared_ = false;
+  release_.emplace(pod.ns, pod.uid, names, cache);
   return {};
+}
+
+void PodClaims::released(ClaimCache* cache) {
+  release_->finish(cache);
+  release_.reset();
+  prepared_ = false;
 }
 
 void PodClaims::forget(const PodRef& pod, ClaimCache* cache) {
@@ -264,18 +288,19 @@ void PodClaims::forget(const PodRef& pod, ClaimCache* cache) {
   prepared_ = false;
 }
 
-void PodClaims::adopt(const PodRef& pod, const Json& status, const DraDriver* driver, ClaimCache* cache) {
+void PodClaims::adopt(const PodRef& pod, const Json& status, const NodeDrivers& drivers, ClaimCache* cache) {
+  tried_ = prepared_ = true;
+  if (drivers.others != nullptr) return;  // the checkpoint tells
   for (const ClaimRef& ref : claims_.refs) {
     if (ref.object.empty()) continue;
     ClaimCache::Entry& entry = cache->add(pod.ns, ref.object);
     if (!contains(entry.pods, pod.uid)) entry.pods.emplace_back(pod.uid);
     entry.prepared = true;
-    if (driver == nullptr) continue;
-    const std::string name(driver_name(driver->devices->kind));
+    if (drivers.own == nullptr) continue;
+    const std::string name(driver_name(drivers.own->devices->kind));
     if (!contains(entry.drivers, name)) entry.drivers.push_back(name);
-    adopt_devices(status, ref.pod_claim, *driver, &entry);
+    adopt_devices(status, ref.pod_claim, *drivers.own, &entry);
   }
-  tried_ = prepared_ = true;
 }
 
 }  // namespace ghostfleet::agent

@@ -1,21 +1,24 @@
-// The ResourceClaims of a node's pods, as a kubelet keeps them: ClaimCache says what is prepared for whom on ONE node,
-// PodClaims takes the claims of one pod through their preparation and back.
+// PodClaims: the ResourceClaims of one pod, as a kubelet takes them through their preparation and back. Drivers are the
+// node's own, which answers at once, and programs that answer later (claim_drivers.h).
 //
 // Order of a kubelet: all claims of the pod are read and checked before anything is noted (so that a pod which may not
 // have them can go again without its driver), then noted for the pod, then prepared by the driver; what is prepared
-// already is not prepared twice. A pod gives its claims back after its containers have stopped and before its terminal
-// phase is told; only the last pod of a claim has it unprepared.
+// already is not prepared twice. Drivers are asked one after the other, each for all of the pod's claims it is needed
+// for. A pod gives its claims back after its containers have stopped and before its terminal phase is told; only the
+// last pod of a claim has it unprepared.
 //
-// Thread rule: the node's thread. Ownership: the node's manager owns the cache, a pod its PodClaims. Errors are the
+// Thread rule: the node's thread. Ownership: a pod owns its PodClaims; cache and drivers outlive them. Errors are the
 // texts of a kubelet's events. Source: a kubelet 1.36.
 #pragma once
 
-#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "agent/dra/claim_cache.h"
+#include "agent/dra/claim_drivers.h"
 #include "agent/dra/devices.h"
 #include "kube/api/json.h"
 
@@ -49,31 +52,6 @@ struct PodRef {
   std::string_view ns, name, uid;
 };
 
-struct PreparedDevice {
-  std::string driver, pool, device;
-  std::string request;  // of the claim; subrequests are named by their request
-};
-
-class ClaimCache {
- public:
-  struct Entry {
-    std::string uid;                // of the claim; empty: taken over, not known
-    std::vector<std::string> pods;  // uids
-    std::vector<std::string> drivers;
-    std::vector<PreparedDevice> devices;
-    bool prepared = false;
-  };
-
-  Entry* find(std::string_view ns, std::string_view claim);
-  const Entry* find(std::string_view ns, std::string_view claim) const;
-  Entry& add(std::string_view ns, std::string_view claim);
-  void erase(std::string_view ns, std::string_view claim);
-  size_t size() const { return entries_.size(); }
-
- private:
-  std::map<std::string, Entry, std::less<>> entries_;  // "namespace/name"
-};
-
 class PodClaims {
  public:
   explicit PodClaims(ClaimsOfPod claims) : claims_(std::move(claims)) {}
@@ -84,33 +62,49 @@ class PodClaims {
   bool prepared() const { return prepared_; }
   bool skips_plugin(std::string_view container, std::string_view resource) const;
 
-  // ---- a try to prepare: begin(), then next() and take() until next() says kReady, then prepare().
+  // ---- a try to prepare: begin(), then next() and take() until next() says kReady, then note(), then each batch, then
+  // done().
   enum class Next : unsigned char { kFetch, kReady, kFailed };
   void begin();
   // kFetch: GET this claim; kFailed: its `text` says why.
   Next next(const PodRef& pod, std::string* text);
   // The answer. `text` says what is wrong with the claim; empty: it is as it should be.
-  std::string take(const PodRef& pod, int status, std::string_view body, const DraDriver* driver);
-  std::string prepare(const PodRef& pod, const DraDriver* driver, ClaimCache* cache);
+  std::string take(const PodRef& pod, int status, std::string_view body, const NodeDrivers& drivers);
+  // Notes all claims for the pod; to be saved before drivers are asked.
+  std::string note(const PodRef& pod, ClaimCache* cache);
+  // The driver to be asked next; null: none is left.
+  const DriverBatch* batch() const { return batch_at_ < batches_.size() ? &batches_[batch_at_] : nullptr; }
+  std::string take_prepared(const PodRef& pod, const Result<ClaimAnswers>& answers, ClaimCache* cache);
+  // What the node's own driver answers.
+  ClaimAnswers answer_of(const DraDriver& own) const;
+  void done(const PodRef& pod, ClaimCache* cache);
 
-  // Gives back what the pod holds. The text says why it cannot: to be tried again.
-  std::string unprepare(const PodRef& pod, const DraDriver* driver, ClaimCache* cache);
+  // Gives back what the pod holds: each batch of release() is to be asked, then released(). The text says why it
+  // cannot: to be tried again.
+  std::string begin_release(const PodRef& pod, ClaimCache* cache);
+  ClaimRelease* release() { return release_ ? &*release_ : nullptr; }  // null: nothing is to be given back
+  void abort_release() { release_.reset(); }
+  void released(ClaimCache* cache);
   // Of a pod that is gone for good: whatever the driver says.
   void forget(const PodRef& pod, ClaimCache* cache);
   // A pod whose sandbox an earlier agent made: its claims are prepared. `status` is the pod's, whose containers tell
-  // their devices.
-  void adopt(const PodRef& pod, const kube::Json& status, const DraDriver* driver, ClaimCache* cache);
+  // the devices of the node's own driver; what others have prepared is in the cache.
+  void adopt(const PodRef& pod, const kube::Json& status, const NodeDrivers& drivers, ClaimCache* cache);
 
  private:
   struct Fetched {
     size_t ref = 0;
     std::string uid;
     std::vector<std::string> drivers;
-    std::vector<PreparedDevice> devices;
+    std::vector<PreparedDevice> devices;  // as allocated
   };
+  const Fetched* fetched(std::string_view uid) const;
+
   ClaimsOfPod claims_;
   std::vector<Fetched> fetched_;
-  size_t at_ = 0;
+  std::vector<DriverBatch> batches_;
+  std::optional<ClaimRelease> release_;
+  size_t at_ = 0, batch_at_ = 0;
   bool tried_ = false;
   bool prepared_ = false;
 };

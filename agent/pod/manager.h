@@ -100,7 +100,7 @@ class Manager final : public PodManager {
   void take_number(Pod& pod);
   void free_ip(Pod& pod);
   bool full() const { return options_->full_fidelity; }
-  StatusContext context() const { return {node_, *options_, claims_.get()}; }
+  StatusContext context() const { return {node_, *options_, claim_cache()}; }
 
   // adopting.cc
   void adopt(Pod& pod, const kube::Json& json);
@@ -157,7 +157,16 @@ class Manager final : public PodManager {
   bool claim_next(Pod& pod);
   void claims_failed(Pod& pod, const std::string& why);
   void on_claim_answer(Pod& pod, const ApiResponse& response);
+  ClaimCache* claim_cache() const;  // null: no pod ever had a claim
+  NodeDrivers drivers() const { return {node_.driver.get(), node_.drivers}; }
+  std::string save_claims(std::string_view what);
+  bool prepare_next(Pod& pod);
+  void ask_driver(Pod& pod, const DriverBatch& batch, bool release);
+  void on_prepared(Pod& pod, const Result<ClaimAnswers>& answers);
   bool unclaim(Pod& pod);
+  bool release_next(Pod& pod);
+  void release_later(Pod& pod);
+  void on_released(Pod& pod, const Result<ClaimAnswers>& answers);
   void forget_claims(Pod& pod);
 
   // starting.cc
@@ -388,11 +397,11 @@ class Manager final : public PodManager {
   std::vector<bool> ips_;                            // given out
   std::vector<std::pair<std::string, Wake>> wakes_;  // by uid
   std::unique_ptr<Monitoring> monitoring_;
-  // Expires with this object: answers of device plugins may come later.
+  // Expires with this object: answers of device plugins and drivers may come later.
   std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);
   std::map<ReadTicket, std::string> reads_;  // to the uid of the pod
   ReadTicket last_read_ = 0;
-  std::unique_ptr<ClaimCache> claims_;  // once a pod has one
+  std::unique_ptr<ClaimCache> claims_;  // once a pod has one; null when the node's drivers keep it
   std::vector<StrangeMirror> strange_mirrors_;
   std::vector<kube::Json> waiting_static_;  // until an earlier one of their name is gone
   // A kubelet's eventRecordQPS and eventBurst; client-go's flow control lets a write wait its turn.

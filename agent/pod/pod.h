@@ -35,7 +35,8 @@ enum class Work : unsigned char {
   kNone,
   kAdmitting,  // others make room for it
   kMounting,
-  kClaiming,  // its claims are read
+  kClaiming,   // its claims are read, and prepared
+  kReleasing,  // its claims are given back
   kStarting,
   kPulling,
   kFetching,

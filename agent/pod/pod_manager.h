@@ -15,6 +15,7 @@
 
 #include "agent/actions.h"
 #include "agent/device/device_manager.h"
+#include "agent/dra/claim_drivers.h"
 #include "agent/dra/devices.h"
 #include "agent/pod/image_puller.h"
 #include "agent/pod/pod_view.h"
@@ -122,6 +123,8 @@ struct NodeFacts {
   bool rebooted = false;
   // The DRA driver of the node; null: there is none. After a change: PodManager::on_driver_changed.
   std::shared_ptr<const DraDriver> driver;
+  // Those that are programs; null: the node takes none. It outlives the manager.
+  ClaimDrivers* drivers = nullptr;
 };
 
 class PodManager {
@@ -141,7 +144,8 @@ class PodManager {
   virtual void set_static_pods(std::vector<StaticManifest> manifests) = 0;
   // The health of devices of NodeFacts::devices is another one now, or who holds them.
   virtual void on_devices_changed() = 0;
-  // NodeFacts::driver is another one: the health of devices that pods hold by claims may have changed.
+  // NodeFacts::driver is another one, or health of NodeFacts::drivers has changed: that of devices that pods hold by
+  // claims may be another one.
   virtual void on_driver_changed() = 0;
   virtual void on_response(Tag tag, const ApiResponse& response) = 0;
   virtual void on_timer(Tag tag) = 0;

@@ -1,5 +1,6 @@
 // Devices of claims in a container's status.
 #include <algorithm>
+#include <optional>
 
 #include "agent/pod/status_parts.h"
 
@@ -22,11 +23,29 @@ const ClaimCache::Entry* prepared_claim(const Pod& pod, std::string_view pod_cla
 }
 
 bool is_wanted(const PreparedDevice& device, std::string_view request) {
-  return request.empty() || device.request.empty() || device.request == request.substr(0, request.find('/'));
+  if (request.empty() || device.requests.empty()) return true;
+  const std::string_view base = request.substr(0, request.find('/'));
+  return std::find(device.requests.begin(), device.requests.end(), base) != device.requests.end();
 }
 
-DriverKind kind_of(const PreparedDevice& device) {
-  return device.driver == driver_name(DriverKind::kGpu) ? DriverKind::kGpu : DriverKind::kNeuron;
+std::optional<DriverKind> kind_of(std::string_view driver) {
+  for (const DriverKind kind : {DriverKind::kGpu, DriverKind::kNeuron}) {
+    if (driver == driver_name(kind)) return kind;
+  }
+  return std::nullopt;
+}
+
+// The first name that the runtime was told; a device without one is named by driver, pool and device.
+std::string resource_id(const PreparedDevice& device, bool by_program) {
+  if (!device.cdi.empty()) return device.cdi.front();
+  const auto kind = by_program ? std::nullopt : kind_of(device.driver);
+  return kind ? cdi_device(*kind, device.device) : device.driver + "/" + device.pool + "/" + device.device;
+}
+
+DeviceState state_of(const PreparedDevice& device, const NodeDrivers& drivers) {
+  if (drivers.is_own(device.driver)) return drivers.own->state_of(device.device);
+  if (drivers.others != nullptr) return drivers.others->health_of(device.driver, device.pool, device.device);
+  return {DeviceHealth::kUnknown, {}};
 }
 
 // As a kubelet tells them to PodResources: each device with the names of those before it too, of the same driver.
@@ -72,15 +91,14 @@ void for_each_claimed(
   const ContainerSpec& spec = pod.spec->containers[index];
   if (spec.init || spec.ephemeral || spec.claims.empty()) return;
   if (pod.claims() == nullptr || context.claims == nullptr) return;
+  const NodeDrivers drivers{context.node.driver.get(), context.node.drivers};
   for (const auto& claim : spec.claims) {
     const ClaimCache::Entry* entry = prepared_claim(pod, claim.first, context);
     if (entry == nullptr) continue;
     for (const PreparedDevice& device : entry->devices) {
       if (!is_wanted(device, claim.second)) continue;
-      const DraDriver* driver = context.node.driver.get();
-      const DeviceState state =
-          driver == nullptr ? DeviceState{DeviceHealth::kUnknown, {}} : driver->state_of(device.device);
-      each(title_of(claim), cdi_device(kind_of(device), device.device), state);
+      each(title_of(claim), resource_id(device, drivers.others != nullptr && !drivers.is_own(device.driver)),
+           state_of(device, drivers));
     }
   }
 }

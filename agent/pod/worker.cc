@@ -359,6 +359,7 @@ void Manager::work_done(Pod& pod) {
     case Work::kHookStop: hook_stopped(pod); return;
     case Work::kAdmitting: admission_goes_on(pod); return;
     case Work::kClaiming:
+    case Work::kReleasing:
     case Work::kFetching:
     case Work::kPreparing:
     case Work::kNone: return;

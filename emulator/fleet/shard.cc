@@ -111,7 +111,8 @@ Shard::~Shard() {
 
 Status Shard::open_sockets() {
   if (!config_.device_sockets || rows() == 0 || config_.number != 0) return Status();
-  return devices_->open_sockets(*config_.device_sockets, [this] { return active_pods(0); });
+  GF_RETURN_IF_ERROR(devices_->open_sockets(*config_.device_sockets, [this] { return active_pods(0); }));
+  return config_.device_sockets->kubelet_root.empty() ? Status() : open_drivers();
 }
 
 void Shard::start() {
@@ -260,6 +261,7 @@ void Shard::notice(uint32_t row, agent::NodeNotice what, std::string_view detail
       if (network_) network_->registered(row, !detail.empty());
       loop_.post([this, row, existing = !detail.empty()] {
         if (dra_) dra_->registered(row, existing);
+        if (drivers_ && row == 0) drivers_->registered();
         run_pending(row);
         start_network(row);
       });
@@ -303,6 +305,8 @@ void Shard::on_measured(Duration latency, bool overloaded) {
 void Shard::on_answer(uint32_t row, agent::Tag tag, const agent::ApiResponse& response) {
   if (tag == kFactsTag) {
     facts_answered(row, response);
+  } else if (tag == kDriversTag) {
+    if (drivers_) drivers_->answered(response);
   } else if (tag == kDraTag) {
     dra_->answered(row, response);
   } else if ((tag & agent::kPodTagBit) != 0) {

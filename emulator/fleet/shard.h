@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -29,6 +30,7 @@
 #include "emulator/fleet/sender.h"
 #include "emulator/fleet/shard_devices.h"
 #include "emulator/fleet/shard_dra.h"
+#include "emulator/fleet/shard_drivers.h"
 #include "emulator/fleet/shard_network.h"
 #include "emulator/fleet/store_puller.h"
 #include "kube/client/certificate_manager.h"
@@ -171,6 +173,8 @@ class Shard final : private AnswerSink {
   void pods_are_told(uint32_t row);
   void device_counts_changed(uint32_t row);
   void make_dra();
+  Status open_drivers();
+  std::optional<std::set<std::string, std::less<>>> active_pod_uids(uint32_t row) const;
   void driver_changed(uint32_t row);
   void count_pods(NodePods& pods);
   void make_network();
@@ -216,6 +220,7 @@ class Shard final : private AnswerSink {
   std::unique_ptr<ShardNetwork> network_;
   std::unique_ptr<ShardDevices> devices_;  // goes after the pods
   std::unique_ptr<ShardDra> dra_;          // null: no node has a DRA driver
+  std::unique_ptr<ShardDrivers> drivers_;  // of node 0; null: it takes none that are programs
   std::unique_ptr<Pulls> pulls_;           // null: not modelled; goes after the pods
   std::unique_ptr<StorePuller> store_;     // of the one node whose images are really pulled; goes after the pods
   std::unordered_map<uint32_t, std::unique_ptr<NodePods>> pods_;

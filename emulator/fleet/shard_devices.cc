@@ -89,6 +89,11 @@ Status ShardDevices::open_sockets(const agent::NodeSocketOptions& options, agent
   return Status();
 }
 
+agent::PluginHandler* ShardDevices::plugin_handler() const {
+  const auto it = nodes_.find(0);
+  return it == nodes_.end() || !it->second->sockets ? nullptr : &it->second->sockets->plugin_handler();
+}
+
 agent::DeviceManager* ShardDevices::find(uint32_t row) const {
   const auto it = nodes_.find(row);
   return it == nodes_.end() ? nullptr : &it->second->manager;

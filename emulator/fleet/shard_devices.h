@@ -48,6 +48,8 @@ class ShardDevices {
   // Real plugins for the first node, over sockets: it has a manager from now on. Before the loop runs. `pods`: those of
   // the node that have not ended.
   Status open_sockets(const agent::NodeSocketOptions& options, agent::NodeSockets::Pods pods);
+  // Of type DevicePlugin, for that node; null: it has no sockets.
+  agent::PluginHandler* plugin_handler() const;
 
   // An existing Node was told that it has no devices, until plugins_start.
   void plugins_awaited(uint32_t row);

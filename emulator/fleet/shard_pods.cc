@@ -41,6 +41,7 @@ agent::PodManager& Shard::manager_of(uint32_t row, NodePods& pods) {
     pods.facts.object = node_facts_object(class_of(row).node_body(identity, SystemClock::instance().wall_now(), {}));
   }
   if (dra_) pods.facts.driver = dra_->driver_of(row);
+  if (drivers_ && row == 0) pods.facts.drivers = &drivers_->drivers();
   pods.facts.listener = &pods.host;
   pods.facts.rebooted = (flags_[row] & kRebooted) != 0;
   if (config_.pods->device_plugins) pods.facts.devices = devices_->manager_for(row, pods_told(row));
@@ -205,6 +206,40 @@ void Shard::make_dra() {
   parts.driver_changed = [this](uint32_t row) { driver_changed(row); };
   parts.tell_user = [this](uint32_t row, std::string_view text) { say(row, text); };
   dra_ = std::make_unique<ShardDra>(std::move(parts));
+}
+
+Status Shard::open_drivers() {
+  ShardDriversParts parts;
+  parts.root = config_.device_sockets->kubelet_root;
+  parts.node = config_.names->name(node_of(0));
+  const auto& own = config_.dra[config_.names->group_of(node_of(0))];
+  if (own) parts.own_driver = agent::driver_name(own->kind);
+  parts.device_plugins = devices_->plugin_handler();
+  parts.loop = &loop_;
+  parts.rng = &rng_;
+  parts.send = [this](const agent::ApiRequest& request) { send(0, request); };
+  parts.health_changed = [this] {
+    const auto it = pods_.find(0);
+    if (it == pods_.end() || !it->second->manager) return;
+    it->second->manager->on_driver_changed();
+    count_pods(*it->second);
+  };
+  parts.active_pods = [this] { return active_pod_uids(0); };
+  parts.tell_user = [this](std::string_view text) { say(0, text); };
+  auto drivers = ShardDrivers::open(std::move(parts));
+  if (!drivers.ok()) return drivers.error();
+  drivers_ = std::move(*drivers);
+  return Status();
+}
+
+// Nothing while there may be pods that are not known yet.
+std::optional<std::set<std::string, std::less<>>> Shard::active_pod_uids(uint32_t row) const {
+  if ((flags_[row] & kRegisteredFlag) == 0 || !pods_told(row)) return std::nullopt;
+  const auto it = pods_.find(row);
+  if (it != pods_.end() && (it->second->asking || !it->second->pending.empty())) return std::nullopt;
+  std::set<std::string, std::less<>> out;
+  for (const agent::PodContainers& pod : active_pods(row)) out.insert(pod.uid);
+  return out;
 }
 
 void Shard::driver_changed(uint32_t row) {

@@ -92,6 +92,9 @@ class FakeCluster final : public agent::Host, public agent::NodeListener, public
   void remove_object(const std::string& plural, const std::string& name);
   void patch_node(const Json& patch);  // a merge patch
   void set_driver(std::shared_ptr<const agent::DraDriver> driver);
+  // Before the first pod; it outlives the cluster.
+  void set_drivers(agent::ClaimDrivers* drivers) { facts_.drivers = drivers; }
+  void drivers_changed() { manager_->on_driver_changed(); }
   // Answers for the next requests: nullopt leaves it to the cluster.
   std::function<std::optional<agent::ApiResponse>(const agent::ApiRequest&)> intercept;
 
