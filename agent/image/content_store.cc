@@ -339,16 +339,22 @@ Status ContentStore::sweep(const std::string& folder, const std::set<std::string
   return Status();
 }
 
-Result<ContentStore::Collected> ContentStore::collect() {
-  if (kind_ != Lock::kAlone) return internal_error("collecting needs the store alone");
+// What no image needs.
+Status ContentStore::sweep_unused(Collected* out) {
   const auto kept = kept_by_images();
   if (!kept.ok()) return kept.error();
+  uint64_t other = 0;
+  GF_RETURN_IF_ERROR(sweep("rootfs", kept->roots, &out->roots, &out->bytes));
+  GF_RETURN_IF_ERROR(sweep("layers", kept->layers, &out->layers, &out->bytes));
+  GF_RETURN_IF_ERROR(sweep("blobs/sha256", kept->blobs, &out->blobs, &out->bytes));
+  return sweep("spans", kept->spans, &other, &out->bytes);
+}
+
+Result<ContentStore::Collected> ContentStore::collect() {
+  if (kind_ != Lock::kAlone) return internal_error("collecting needs the store alone");
   Collected out;
   uint64_t other = 0;
-  GF_RETURN_IF_ERROR(sweep("rootfs", kept->roots, &out.roots, &out.bytes));
-  GF_RETURN_IF_ERROR(sweep("layers", kept->layers, &out.layers, &out.bytes));
-  GF_RETURN_IF_ERROR(sweep("blobs/sha256", kept->blobs, &out.blobs, &out.bytes));
-  GF_RETURN_IF_ERROR(sweep("spans", kept->spans, &other, &out.bytes));
+  GF_RETURN_IF_ERROR(sweep_unused(&out));
   GF_RETURN_IF_ERROR(sweep("ingest", {}, &other, &out.bytes));
   GF_RETURN_IF_ERROR(sweep("tmp", {}, &other, &out.bytes));
   return out;
@@ -362,14 +368,8 @@ Result<ContentStore::Collected> ContentStore::remove_images(const std::vector<st
     const Status s = remove_image(reference);
     if (!s.ok() && s.code() != Code::kNotFound) return s;
   }
-  const auto kept = kept_by_images();
-  if (!kept.ok()) return kept.error();
   Collected out;
-  uint64_t other = 0;
-  GF_RETURN_IF_ERROR(sweep("rootfs", kept->roots, &out.roots, &out.bytes));
-  GF_RETURN_IF_ERROR(sweep("layers", kept->layers, &out.layers, &out.bytes));
-  GF_RETURN_IF_ERROR(sweep("blobs/sha256", kept->blobs, &out.blobs, &out.bytes));
-  GF_RETURN_IF_ERROR(sweep("spans", kept->spans, &other, &out.bytes));
+  GF_RETURN_IF_ERROR(sweep_unused(&out));
   return out;
 }
 

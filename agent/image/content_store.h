@@ -100,6 +100,7 @@ class ContentStore {
   struct Kept;
   Result<Kept> kept_by_images() const;
   Status sweep(const std::string& folder, const std::set<std::string>& keep, uint64_t* count, uint64_t* bytes);
+  Status sweep_unused(Collected* out);
   bool take_out(const std::string& path, const std::string& name, const std::string& place);
   Status write_in_one(const std::string& path, const std::string& bytes, bool durable);
 
