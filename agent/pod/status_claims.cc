@@ -35,11 +35,19 @@ std::optional<DriverKind> kind_of(std::string_view driver) {
   return std::nullopt;
 }
 
-// The first name that the runtime was told; a device without one is named by driver, pool and device.
-std::string resource_id(const PreparedDevice& device, bool by_program) {
-  if (!device.cdi.empty()) return device.cdi.front();
+NodeDrivers drivers_of(const StatusContext& context) { return {context.node.driver.get(), context.node.drivers}; }
+
+// What the runtime was told.
+std::vector<std::string> cdi_names(const PreparedDevice& device, const NodeDrivers& drivers) {
+  const bool by_program = drivers.others != nullptr && !drivers.is_own(device.driver);
   const auto kind = by_program ? std::nullopt : kind_of(device.driver);
-  return kind ? cdi_device(*kind, device.device) : device.driver + "/" + device.pool + "/" + device.device;
+  return kind ? std::vector<std::string>{cdi_device(*kind, device.device)} : device.cdi;
+}
+
+// The first of these names; a device without one is named by driver, pool and device.
+std::string resource_id(const PreparedDevice& device, const NodeDrivers& drivers) {
+  const std::vector<std::string> names = cdi_names(device, drivers);
+  return names.empty() ? device.driver + "/" + device.pool + "/" + device.device : names.front();
 }
 
 DeviceState state_of(const PreparedDevice& device, const NodeDrivers& drivers) {
@@ -49,13 +57,15 @@ DeviceState state_of(const PreparedDevice& device, const NodeDrivers& drivers) {
 }
 
 // As a kubelet tells them to PodResources: each device with the names of those before it too, of the same driver.
-DynamicResource resource_of(const Pod& pod, const ClaimRef& ref, const ClaimCache::Entry& entry) {
+DynamicResource resource_of(const Pod& pod, const ClaimRef& ref, const ClaimCache::Entry& entry,
+                            const NodeDrivers& drivers) {
   DynamicResource out{ref.object, std::string(pod.ns()), {}};
   for (const std::string& driver : entry.drivers) {
     std::vector<std::string> names;
     for (const PreparedDevice& device : entry.devices) {
       if (device.driver != driver) continue;
-      names.push_back(cdi_device(kind_of(device), device.device));
+      const std::vector<std::string> own = cdi_names(device, drivers);
+      names.insert(names.end(), own.begin(), own.end());
       out.devices.push_back({names, device.driver, device.pool, device.device});
     }
   }
@@ -80,7 +90,9 @@ std::vector<DynamicResource> claims_in_use(const Pod& pod, size_t index, const S
   for (const ClaimRef& ref : pod.claims()->all().refs) {
     if (ref.object.empty() || !uses(pod, index, ref)) continue;
     const ClaimCache::Entry* entry = context.claims->find(pod.ns(), ref.object);
-    if (entry != nullptr && entry->prepared) out.push_back(resource_of(pod, ref, *entry));
+    // Read from a file they are not prepared for another sandbox, but those of this one are.
+    const bool known = entry != nullptr && (entry->prepared || !entry->devices.empty());
+    if (known) out.push_back(resource_of(pod, ref, *entry, drivers_of(context)));
   }
   return out;
 }
@@ -91,14 +103,13 @@ void for_each_claimed(
   const ContainerSpec& spec = pod.spec->containers[index];
   if (spec.init || spec.ephemeral || spec.claims.empty()) return;
   if (pod.claims() == nullptr || context.claims == nullptr) return;
-  const NodeDrivers drivers{context.node.driver.get(), context.node.drivers};
+  const NodeDrivers drivers = drivers_of(context);
   for (const auto& claim : spec.claims) {
     const ClaimCache::Entry* entry = prepared_claim(pod, claim.first, context);
     if (entry == nullptr) continue;
     for (const PreparedDevice& device : entry->devices) {
       if (!is_wanted(device, claim.second)) continue;
-      each(title_of(claim), resource_id(device, drivers.others != nullptr && !drivers.is_own(device.driver)),
-           state_of(device, drivers));
+      each(title_of(claim), resource_id(device, drivers), state_of(device, drivers));
     }
   }
 }
