@@ -17,7 +17,7 @@ import time
 
 from cluster import SKIPPED, ready_nodes, wait_for
 from embedded import EmbeddedCluster
-from registry import INDEX, MANIFEST, Registry, make_layer, make_soci_layer, make_stargz, package_program, push_soci
+from registry import INDEX, MANIFEST, Registry, make_chunked, make_layer, make_soci_layer, make_stargz, package_program, push_soci, push_soci_v1
 
 FAILED = []
 
@@ -100,8 +100,13 @@ def lazy(tool, registry):
     files.update({"etc/small": b"small", "etc/link": ("link", "../data/7"), "etc/same": ("hard", "data/3")})
     layer, ztoc = make_soci_layer(files, span=1 << 20)
     push_soci(registry, "team/soci", "v1", [(layer, ztoc)])
+    push_soci_v1(registry, "team/soci1", "v1", [(layer, ztoc)])
     registry.push("team/stargz", "v1", [make_stargz(files, 512 << 10)])
-    for kind in ("soci", "stargz"):
+    kinds = ["soci", "soci1", "stargz"]
+    if shutil.which("zstd"):
+        registry.push("team/chunked", "v1", [make_chunked(files)])
+        kinds.append("chunked")
+    for kind in kinds:
         name, store = f"{registry.host}/team/{kind}:v1", tool.new_store()
         report = tool.pull(name, store, "--puller", "lazy", "--plain-http")
         check(f"{kind}: a lazy pull fetches the tables only", report is not None and report["bytes"] < len(layer["blob"]) / 4, report)

@@ -17,7 +17,7 @@ import urllib.parse
 from cluster import Process, free_port
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from image_makers import INDEX, MANIFEST, digest, make_layer, make_soci_layer, make_stargz, push_image, push_soci  # noqa: E402, F401
+from image_makers import INDEX, MANIFEST, digest, make_chunked, make_layer, make_soci_layer, make_stargz, push_image, push_soci, push_soci_v1  # noqa: E402, F401
 
 CACHE = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
 

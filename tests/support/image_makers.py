@@ -50,12 +50,16 @@ def make_tar(files):
     return out.getvalue()
 
 
+def zstd(data):
+    return subprocess.run(["zstd", "-q", "-c"], input=data, capture_output=True, check=True).stdout
+
+
 def make_layer(files, compression="gzip"):
     tar = make_tar(files)
     if compression == "gzip":
         blob, kind = gzip.compress(tar, 6, mtime=0), LAYER + "+gzip"
     elif compression == "zstd":
-        blob, kind = subprocess.run(["zstd", "-q", "-c"], input=tar, capture_output=True, check=True).stdout, LAYER + "+zstd"
+        blob, kind = zstd(tar), LAYER + "+zstd"
     else:
         blob, kind = tar, LAYER
     return {"blob": blob, "digest": digest(blob), "diff": digest(tar), "type": kind}
@@ -102,6 +106,38 @@ def make_stargz(files, chunk=1 << 20):
     blob.extend(b"\x1f\x8b\x08\x04\0\0\0\0\0\xff" + struct.pack("<H", len(extra)) + extra + b"\x01\0\0\xff\xff" + b"\0" * 8)
     return {"blob": bytes(blob), "digest": digest(bytes(blob)), "diff": digest(bytes(tar)), "type": LAYER + "+gzip",
             "annotations": {"containerd.io/snapshot/stargz/toc.digest": digest(toc)}}
+
+
+def make_chunked(files):
+    """A zstd:chunked layer: each file a frame of its own, the table of contents in a skippable frame behind them."""
+    blob, tar, entries, plain = bytearray(), bytearray(), [], b""
+
+    def add(data):
+        blob.extend(zstd(data))
+        tar.extend(data)
+
+    def skippable(data):
+        blob.extend(b"\x50\x2a\x4d\x18" + struct.pack("<I", len(data)) + data)
+
+    for name, content in files.items():
+        one = make_tar({name: content})
+        plain += one[:tarfile.TarFile.open(fileobj=io.BytesIO(one)).next().offset_data]
+        if not isinstance(content, bytes):
+            entries.append({"name": name, "type": "dir" if content is None else "symlink" if content[0] == "link" else "hardlink", "linkName": "" if content is None else content[1]})
+            continue
+        add(plain)
+        entries.append({"name": name, "type": "reg", "size": len(content), "mode": 0o644, "digest": digest(content), "offset": len(blob)})
+        add(content)
+        entries[-1]["endOffset"] = len(blob)
+        plain = b"\0" * (-len(content) % 512)
+    add(plain + b"\0" * 1024)
+    toc = json.dumps({"version": 1, "entries": entries}).encode()
+    packed, offset = zstd(toc), len(blob) + 8
+    skippable(packed)
+    skippable(struct.pack("<QQQQ", offset, len(packed), len(toc), 1) + b"GnUlInUx")
+    key = "io.github.containers.zstd-chunked.manifest-"
+    return {"blob": bytes(blob), "digest": digest(bytes(blob)), "diff": digest(bytes(tar)), "type": LAYER + "+zstd",
+            "annotations": {key + "checksum": digest(packed), key + "position": f"{offset}:{len(packed)}:{len(toc)}:1"}}
 
 
 class Flat:
@@ -183,14 +219,28 @@ def make_soci_layer(files, span=4 << 20):
     return layer, bytes(flat.out)
 
 
-def push_soci(registry, repository, tag, layers):
-    """`layers`: pairs of a layer and its zTOC. The manifest names the index, as version 2 of SOCI has it."""
-    empty = registry.push_blob(repository, b"{}")
+def soci_index(registry, repository, layers, version, subject=None):
+    """Pushes the index of pairs of a layer and its zTOC; answers its descriptor as a list of referrers has it."""
+    kind = f"application/vnd.amazon.soci.index.v{version}+json"
     rows = []
     for layer, ztoc in layers:
         rows.append({"mediaType": "application/octet-stream", **registry.push_blob(repository, ztoc),
                      "annotations": {"com.amazon.soci.image-layer-digest": layer["digest"], "com.amazon.soci.image-layer-mediaType": layer["type"]}})
-    index = {"schemaVersion": 2, "mediaType": MANIFEST, "artifactType": "application/vnd.amazon.soci.index.v2+json",
-             "config": {"mediaType": "application/vnd.amazon.soci.index.v2+json", **empty}, "layers": rows}
-    name = registry.push_manifest(repository, digest(json.dumps(index).encode()), index)
+    index = {"schemaVersion": 2, "mediaType": MANIFEST, "artifactType": kind, "config": {"mediaType": kind, **registry.push_blob(repository, b"{}")}, "layers": rows}
+    if subject:
+        index["subject"] = subject
+    return {**registry.push_manifest(repository, digest(json.dumps(index).encode()), index), "artifactType": kind}
+
+
+def push_soci(registry, repository, tag, layers):
+    """`layers`: pairs of a layer and its zTOC. The manifest names the index, as version 2 of SOCI has it."""
+    name = soci_index(registry, repository, layers, 2)
     return push_image(registry, repository, tag, [layer for layer, _ in layers], annotations={"com.amazon.soci.index-digest": name["digest"]})
+
+
+def push_soci_v1(registry, repository, tag, layers):
+    """The same by version 1: the index refers to the manifest, told by the tag for registries without a referrers API."""
+    image = push_image(registry, repository, tag, [layer for layer, _ in layers])
+    entry = soci_index(registry, repository, layers, 1, image)
+    registry.push_manifest(repository, image["digest"].replace(":", "-"), {"schemaVersion": 2, "mediaType": INDEX, "manifests": [entry]})
+    return image
