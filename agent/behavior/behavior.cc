@@ -311,8 +311,8 @@ std::string ScriptReader::take_crash(std::string_view key, std::string_view valu
 // "2m30s:/data/weights"
 std::string ScriptReader::take_read(std::string_view value) {
   const size_t colon = value.find(':');
-  if (colon == std::string_view::npos || value.substr(colon + 1, 1) != "/" ||
-      value.find('\0') != std::string_view::npos)
+  const bool control = std::any_of(value.begin(), value.end(), [](unsigned char c) { return c < ' ' || c == 127; });
+  if (colon == std::string_view::npos || value.substr(colon + 1, 1) != "/" || control)
     return "AGE:PATH is expected, with a path from / on, e.g. read=30s:/data/weights";
   ReadStep step;
   std::string wrong = parse_behavior_duration(value.substr(0, colon), &step.at);

@@ -54,12 +54,13 @@ TEST(Behavior, FilesThatAreRead) {
   EXPECT_EQ(s.reads[2].at, seconds(60));
   EXPECT_EQ(s.read_exit, 74);
   problems.clear();
-  for (const char* bad : {"read=/a", "read=5s", "read=5s:a", "read=x:/a", "read-exit=0", "read-exit=256"}) {
+  for (const char* bad :
+       {"read=/a", "read=5s", "read=5s:a", "read=x:/a", "read-exit=0", "read-exit=256", "read=\"1s:/a\\nb\""}) {
     const Script none = parse_script(bad, {}, &problems);
     EXPECT_TRUE(none.reads.empty()) << bad;
     EXPECT_EQ(none.read_exit, 1) << bad;
   }
-  EXPECT_EQ(problems.size(), 6u);
+  EXPECT_EQ(problems.size(), 7u);
   EXPECT_EQ(problems.front(), "read=/a: AGE:PATH is expected, with a path from / on, e.g. read=30s:/data/weights");
   // What a pod says goes over what a rule said.
   Script rule;

@@ -75,6 +75,7 @@ Status PullRecords::read(const std::vector<ImageRecord>& images) {
   if (!folder.valid()) return system_status(folder_, errno);
   auto names = names_in(folder.get());
   if (!names.ok()) return names.error();
+  std::set<std::string> made;
   for (const std::string& name : *names) {
     const std::string path = folder_ + "/" + name;
     const bool on_way = name.starts_with(kOnWay);
@@ -91,7 +92,7 @@ Status PullRecords::read(const std::vector<ImageRecord>& images) {
     if (on_way) {
       // A pull that was cut short: whose credentials it had is not known, so that everybody's are looked at.
       for (const ImageRecord& image : images) {
-        if (image.reference == *text && !records_.contains(image.config)) records_[image.config].salt = new_salt();
+        if (image.reference == *text) made.insert(image.config);
       }
       unlink(path.c_str());
       continue;
@@ -99,25 +100,32 @@ Status PullRecords::read(const std::vector<ImageRecord>& images) {
     auto record = parse(*text);
     if (!record.ok())
       log_warn("image", fmt::format("{}: {}; nobody is taken to have pulled it", path, record.error().message()));
-    records_[config] = record.ok() ? std::move(*record) : Record{new_salt(), {}};
+    if (record.ok()) records_[config] = std::move(*record);
+    if (!record.ok()) made.insert(config);
   }
-  for (const auto& [config, record] : records_) write(config, text_of(record));
+  for (const std::string& config : made) {
+    const auto [it, fresh] = records_.try_emplace(config, Record{new_salt(), {}});
+    if (fresh) write(config, text_of(it->second));
+  }
   return Status();
 }
 
 Result<PullRecords::Record> PullRecords::parse(std::string_view text) {
   auto json = kube::parse_json(text, {.max_depth = 8});
   if (!json.ok()) return json.error();
+  if (!json->is_object()) return invalid_argument("an object is expected");
   Record out;
   out.salt = kube::get_string(*json, "salt");
   const kube::JsonArray* images = kube::get_array(*json, "images");
   if (out.salt.empty() || images == nullptr) return invalid_argument("salt and images are expected");
   for (const kube::Json& image : *images) {
+    if (!image.is_object()) return invalid_argument("images: objects are expected");
     Access& access = out.images[std::string(kube::get_string(image, "image"))];
     access.everybody = kube::get_bool(image, "everybody");
     const kube::JsonArray* secrets = kube::get_array(image, "secrets");
     for (size_t i = 0; secrets != nullptr && i < secrets->size(); ++i) {
       const kube::Json& s = (*secrets)[i];
+      if (!s.is_object()) return invalid_argument("secrets: objects are expected");
       access.secrets.push_back({{std::string(kube::get_string(s, "namespace")),
                                  std::string(kube::get_string(s, "name")), std::string(kube::get_string(s, "uid"))},
                                 std::string(kube::get_string(s, "hash"))});
@@ -207,6 +215,7 @@ bool PullRecords::open_to(const Reference& image, const ImageRecord& record, con
 
 void PullRecords::begun(const Reference& image) {
   const std::string name = image.to_string();
+  const std::lock_guard files(files_mutex_);
   {
     const std::lock_guard lock(mutex_);
     on_way_.insert(name);
@@ -217,15 +226,23 @@ void PullRecords::begun(const Reference& image) {
 }
 
 void PullRecords::ended(const std::string& image) {
-  const std::lock_guard lock(mutex_);
-  const auto it = on_way_.find(image);
-  if (it != on_way_.end()) on_way_.erase(it);
-  if (on_way_.count(image) == 0) unlink(fmt::format("{}/{}{}", folder_, kOnWay, sha256_hex(image)).c_str());
+  bool last = false;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto it = on_way_.find(image);
+    if (it != on_way_.end()) on_way_.erase(it);
+    last = on_way_.count(image) == 0;
+  }
+  if (last) unlink(fmt::format("{}/{}{}", folder_, kOnWay, sha256_hex(image)).c_str());
 }
 
-void PullRecords::failed(const Reference& image) { ended(image.to_string()); }
+void PullRecords::failed(const Reference& image) {
+  const std::lock_guard files(files_mutex_);
+  ended(image.to_string());
+}
 
 void PullRecords::pulled(const Reference& image, const ImageRecord& record, const PodSecret* secret) {
+  const std::lock_guard files(files_mutex_);
   std::string text;
   {
     const std::lock_guard lock(mutex_);
@@ -245,8 +262,12 @@ void PullRecords::pulled(const Reference& image, const ImageRecord& record, cons
 }
 
 void PullRecords::forget(const std::string& config) {
-  const std::lock_guard lock(mutex_);
-  if (records_.erase(config) > 0) unlink(fmt::format("{}/{}.json", folder_, hex_of(config)).c_str());
+  const std::lock_guard files(files_mutex_);
+  {
+    const std::lock_guard lock(mutex_);
+    if (records_.erase(config) == 0) return;
+  }
+  unlink(fmt::format("{}/{}.json", folder_, hex_of(config)).c_str());
 }
 
 }  // namespace ghostfleet::image

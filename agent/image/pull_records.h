@@ -88,14 +88,15 @@ class PullRecords {
   Status read(const std::vector<ImageRecord>& images);
   bool must_verify(const Reference& image, const std::string& config) const;
   void write(const std::string& config, const std::string& text) const;
-  void ended(const std::string& image);
+  void ended(const std::string& image);  // with files_mutex_ held
   static Result<Record> parse(std::string_view text);
   static std::string text_of(const Record& record);
   static std::string hash_of(const Record& record, const Reference& image, const PodSecret& secret);
 
   const std::string folder_;  // "pulled" of the store
   const VerificationRules rules_;
-  mutable std::mutex mutex_;               // guards what follows
+  std::mutex files_mutex_;                 // held while files are written; before the other one
+  mutable std::mutex mutex_;               // guards what follows, and is held for no file
   std::map<std::string, Record> records_;  // by configuration
   std::multiset<std::string> on_way_;      // images as they were asked for
 };

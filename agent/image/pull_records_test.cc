@@ -136,10 +136,12 @@ TEST_F(RecordsTest, NoPasswordIsWrittenDownAndABadRecordLetsNobodyIn) {
   ASSERT_TRUE(text.ok());
   EXPECT_EQ(text->find("hunter2"), std::string::npos);
   EXPECT_EQ(text->find("\"me\""), std::string::npos);
-  ASSERT_TRUE(write_file(path, "{", 0600, false).ok());
-  open();
-  EXPECT_FALSE(all());
-  EXPECT_FALSE(to({one}));
+  for (const char* bad : {"{", "[]", R"({"salt":"x","images":[1]})", R"({"salt":"x","images":[{"secrets":[2]}]})"}) {
+    ASSERT_TRUE(write_file(path, bad, 0600, false).ok());
+    open();
+    EXPECT_FALSE(all()) << bad;
+    EXPECT_FALSE(to({one})) << bad;
+  }
 }
 
 }  // namespace
