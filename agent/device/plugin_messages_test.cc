@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "kube/api/protobuf_fields.h"
+
 namespace ghostfleet::agent {
 namespace {
 
@@ -91,6 +93,17 @@ TEST(PluginMessagesTest, PodResourcesThereAndBack) {
   EXPECT_EQ(decode_allocatable(encode_allocatable({gpus, efa})).value(), (std::vector<ResourceDevices>{gpus, efa}));
   EXPECT_EQ(decode_pod_resources_request(encode_pod_resources_request("train-0", "ml")).value(),
             (std::pair<std::string, std::string>{"train-0", "ml"}));
+}
+
+// As Kubernetes' own code writes it.
+TEST(PluginMessagesTest, PodResourcesAreWrittenAsByKubernetes) {
+  const PodResources pod{"a", "b", {{"c", {{"d/e", {"f"}, 2}}, {{"g", "b", {{{"h"}, "i", "j", "k"}}}}}}};
+  EXPECT_EQ(
+      encode_pod_resources_list({pod}),
+      bytes({0x0a, 0x33, 0x0a, 1,    'a', 0x12, 1, 'b',  0x1a, 0x2b, 0x0a, 1,    'c',  0x12, 0x0e, 0x0a, 3,    'd',
+             '/',  'e',  0x12, 1,    'f', 0x1a, 4, 0x0a, 2,    8,    1,    0x2a, 0x16, 0x12, 1,    'g',  0x1a, 1,
+             'b',  0x22, 0x0e, 0x0a, 3,   0x0a, 1, 'h',  0x12, 1,    'i',  0x1a, 1,    'j',  0x22, 1,    'k'}));
+  EXPECT_EQ(decode_pod_resources_list(encode_pod_resources_list({pod})).value(), std::vector<PodResources>{pod});
 }
 
 TEST(PluginMessagesTest, UnknownFieldsArePassedOver) {
