@@ -213,11 +213,9 @@ Status set_plugin_delay(const std::string& text, emulator::SingleNodeOptions* op
   return Status();
 }
 
-// A node whose device plugins are processes. Without a checkpoint of an earlier agent its Node shows no devices until
-// they have registered, as by a kubelet.
-Status set_device_sockets(const AgentFlags& flags, emulator::SingleNodeOptions* options) {
-  const std::string root = expand_home(flags.kubelet_root), socket = expand_home(flags.pod_resources);
-  const std::string directory = root.empty() ? expand_home(flags.plugin_directory) : root + "/device-plugins";
+// `root`, `directory` and `socket`: the paths of the flags, without ~.
+Status check_socket_flags(const AgentFlags& flags, const std::string& root, const std::string& directory,
+                          const std::string& socket) {
   const bool topology = !flags.topology_policy.empty() || !flags.topology_scope.empty();
   if (!root.empty() && !flags.plugin_directory.empty()) {
     return invalid_argument(
@@ -229,8 +227,7 @@ Status set_device_sockets(const AgentFlags& flags, emulator::SingleNodeOptions* 
   if (directory.empty() && topology)
     return invalid_argument(
         "--topology-manager-policy, --topology-manager-scope: --device-plugin-dir or --kubelet-root is needed with "
-        "them; "
-        "for modelled plugins topologyPolicy and topologyScope of the file of --devices say it");
+        "them; for modelled plugins topologyPolicy and topologyScope of the file of --devices say it");
   if (directory.empty() && socket.empty()) return Status();
   if (directory.empty())
     return invalid_argument("--pod-resources-socket: --device-plugin-dir or --kubelet-root is needed with it");
@@ -242,11 +239,21 @@ Status set_device_sockets(const AgentFlags& flags, emulator::SingleNodeOptions* 
     return invalid_argument(fmt::format("--device-plugin-dir {}: an absolute path is expected", directory));
   if (!socket.empty() && socket[0] != '/')
     return invalid_argument(fmt::format("--pod-resources-socket {}: an absolute path is expected", socket));
+  return Status();
+}
+
+// A node whose device plugins are processes. Without a checkpoint of an earlier agent its Node shows no devices until
+// they have registered, as by a kubelet.
+Status set_device_sockets(const AgentFlags& flags, emulator::SingleNodeOptions* options) {
+  const std::string root = expand_home(flags.kubelet_root), socket = expand_home(flags.pod_resources);
+  const std::string directory = root.empty() ? expand_home(flags.plugin_directory) : root + "/device-plugins";
+  GF_RETURN_IF_ERROR(check_socket_flags(flags, root, directory, socket));
+  if (directory.empty()) return Status();
   const std::string taken = options->dra ? std::string(agent::plugin_resource(options->dra->kind)) : std::string();
   options->device_sockets = agent::NodeSocketOptions{directory, socket, taken, root};
   agent::DeviceSetup setup;  // without models: plugins register
   setup.topology = agent::topology_policy(flags.topology_policy);
-  if (flags.topology_scope == "pod") setup.scope = agent::TopologyScope::kPod;
+  setup.scope = agent::topology_scope(flags.topology_scope);
   options->devices = std::make_shared<const agent::DeviceSetup>(std::move(setup));
   options->pods.device_plugins = true;
   const std::string checkpoint = join_path(directory, std::string(agent::NodeSockets::kCheckpoint));
@@ -380,7 +387,7 @@ void add_agent(CLI::App& app, Runner* run) {
   command
       ->add_option("--topology-manager-scope", flags->topology_scope,
                    "whether containers or whole pods are looked at (default container)")
-      ->check(CLI::IsMember({"container", "pod"}));
+      ->check(CLI::IsMember(agent::topology_scope_names()));
   command->add_option("--pod-resources-socket", flags->pod_resources,
                       "where PodResources are told (default: ../pod-resources/kubelet.sock of that folder)");
   command->add_option("--pod-manifest-path", flags->manifests,

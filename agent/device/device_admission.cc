@@ -157,7 +157,7 @@ void DeviceManager::begin_choice(Admission& a) {
     return fail(a, fmt::format("requested number of devices unavailable for {}. Requested: {}, Available: {}", r.name,
                                a.needed, free));
   }
-  DeviceBits near(available.size());
+  DeviceBits near(a.near == 0 ? 0 : available.size());
   for (uint32_t i = 0; i < near.size(); ++i) near[i] = available[i] && (r.numa_of(i) & a.near) != 0;
   a.rest = available;
   if (a.needed < count_of(near)) {

@@ -169,8 +169,8 @@ class DeviceManager {
   void pods_known();
   // OK: its containers hold what they ask for. An error: the message of a kubelet ("requested number of devices
   // unavailable for R. Requested: 2, Available: 1"); nothing is held for long. kResourceExhausted: the topology policy
-  // refuses it (kTopologyRefusal). Inside the call where all its plugins
-  // are models; a pod without a demand is answered inside the call always.
+  // refuses it (kTopologyRefusal). Inside the call where all its plugins are models; a pod without a demand is answered
+  // inside the call always.
   void admit(PodDemand demand, AdmitDone done);
   // A container that runs since before this agent holds these; empty ids: as many as it asks for, whichever are free.
   void adopt(std::string_view uid, const ContainerDemand& container, std::string_view resource, const DeviceIds& ids);
@@ -250,9 +250,7 @@ class DeviceManager {
   // NUMA nodes (device_topology.cc)
   bool place(Admission& admission);
   NumaNodes machine_nodes() const;
-  TopologyHints hints_of(const Admission& admission, const Resource& resource, uint32_t count, bool whole_pod) const;
-  std::vector<TopologyHints> hints_of_container(const Admission& admission) const;
-  std::vector<TopologyHints> hints_of_pod(const Admission& admission) const;
+  TopologyHints hints_of(const Admission& admission, const Resource& resource, uint32_t count, NumaNodes machine) const;
 
   std::string node_;
   DeviceListener& listener_;

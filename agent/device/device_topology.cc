@@ -11,8 +11,10 @@ bool contains(const std::vector<uint32_t>& list, uint32_t index) {
   return std::find(list.begin(), list.end(), index) != list.end();
 }
 
+using Limits = std::vector<std::pair<std::string, uint32_t>>;
+
 // What a pod holds at most at a time: init containers run one by one, beside the sidecars before them.
-std::map<std::string, uint32_t> most_at_a_time(const PodDemand& demand) {
+Limits most_at_a_time(const PodDemand& demand) {
   std::map<std::string, uint32_t> lasting, most;
   for (const ContainerDemand& container : demand.containers) {
     for (const auto& [resource, count] : container.limits) {
@@ -24,7 +26,7 @@ std::map<std::string, uint32_t> most_at_a_time(const PodDemand& demand) {
     }
   }
   for (const auto& [resource, count] : lasting) most[resource] = std::max(most[resource], count);
-  return most;
+  return {most.begin(), most.end()};
 }
 
 }  // namespace
@@ -36,8 +38,13 @@ bool DeviceManager::place(Admission& a) {
   if (topology_ == TopologyPolicy::kNone) return true;
   release_ended();
   const bool whole = scope_ == TopologyScope::kPod;
-  const TopologyChoice choice =
-      choose_topology(topology_, machine_nodes(), whole ? hints_of_pod(a) : hints_of_container(a));
+  const NumaNodes machine = machine_nodes();
+  std::vector<TopologyHints> hints;
+  for (const auto& [name, count] : whole ? most_at_a_time(a.demand) : a.asking().limits) {
+    const Resource* r = find(name);
+    if (count > 0 && r != nullptr && knows(name)) hints.push_back(hints_of(a, *r, count, machine));
+  }
+  const TopologyChoice choice = choose_topology(topology_, machine, hints);
   a.near = choice.nodes;
   if (!choice.admitted) fail(a, std::string(kTopologyRefusal), Code::kResourceExhausted);
   return choice.admitted;
@@ -52,12 +59,12 @@ NumaNodes DeviceManager::machine_nodes() const {
 }
 
 // What the container, or any of the pod's, has of it already is the only choice it has.
-TopologyHints DeviceManager::hints_of(const Admission& a, const Resource& r, uint32_t count, bool whole_pod) const {
+TopologyHints DeviceManager::hints_of(const Admission& a, const Resource& r, uint32_t count, NumaNodes machine) const {
   if (r.state == Resource::State::kUnknown || r.state == Resource::State::kExpired) return std::nullopt;
   Indexes has, reused;
   if (const PodEntry* pod = pod_of(a.demand.uid)) {
     for (const Allocation& allocation : pod->allocations) {
-      if (allocation.resource == &r && (whole_pod || allocation.container == a.asking().name))
+      if (allocation.resource == &r && (scope_ == TopologyScope::kPod || allocation.container == a.asking().name))
         has.insert(has.end(), allocation.indexes.begin(), allocation.indexes.end());
     }
   }
@@ -65,7 +72,6 @@ TopologyHints DeviceManager::hints_of(const Admission& a, const Resource& r, uin
   for (const auto& [of, indexes] : a.reusable) {
     if (of == &r && has.empty()) reused = indexes;
   }
-  const NumaNodes machine = machine_nodes();
   std::vector<TopologyDevice> devices(r.size());
   for (uint32_t i = 0; i < r.size(); ++i) {
     devices[i].nodes = r.numa_of(i) & machine;
@@ -73,24 +79,6 @@ TopologyHints DeviceManager::hints_of(const Admission& a, const Resource& r, uin
     devices[i].available = has.empty() ? devices[i].reused || (r.is_healthy(i) && !r.is_held(i)) : contains(has, i);
   }
   return topology_hints(devices, count);
-}
-
-std::vector<TopologyHints> DeviceManager::hints_of_container(const Admission& a) const {
-  std::vector<TopologyHints> hints;
-  for (const auto& [name, count] : a.asking().limits) {
-    const Resource* r = find(name);
-    if (count > 0 && r != nullptr && knows(name)) hints.push_back(hints_of(a, *r, count, false));
-  }
-  return hints;
-}
-
-std::vector<TopologyHints> DeviceManager::hints_of_pod(const Admission& a) const {
-  std::vector<TopologyHints> hints;
-  for (const auto& [name, count] : most_at_a_time(a.demand)) {
-    const Resource* r = find(name);
-    if (count > 0 && r != nullptr && knows(name)) hints.push_back(hints_of(a, *r, count, true));
-  }
-  return hints;
 }
 
 }  // namespace ghostfleet::agent

@@ -103,6 +103,15 @@ TopologyPolicy topology_policy(std::string_view name) {
   return at == names.end() ? TopologyPolicy::kNone : static_cast<TopologyPolicy>(at - names.begin());
 }
 
+const std::vector<std::string>& topology_scope_names() {
+  static const std::vector<std::string> names{"container", "pod"};
+  return names;
+}
+
+TopologyScope topology_scope(std::string_view name) {
+  return name == "pod" ? TopologyScope::kPod : TopologyScope::kContainer;
+}
+
 NumaNodes topology_nodes(NumaNodes nodes) {
   while (size_of(nodes) > kMostTopologyNodes) nodes &= ~std::bit_floor(nodes);
   return nodes;

@@ -22,8 +22,10 @@ enum class TopologyPolicy : unsigned char { kNone, kBestEffort, kRestricted, kSi
 // "none", "best-effort", "restricted", "single-numa-node".
 const std::vector<std::string>& topology_policy_names();
 TopologyPolicy topology_policy(std::string_view name);  // of these names; else none
-// Whether containers are looked at one by one, or the pod as a whole.
+// Whether containers are looked at one by one, or the pod as a whole: "container", "pod".
 enum class TopologyScope : unsigned char { kContainer, kPod };
+const std::vector<std::string>& topology_scope_names();
+TopologyScope topology_scope(std::string_view name);  // of these names; else kContainer
 
 struct TopologyHint {
   NumaNodes nodes = 0;

@@ -212,9 +212,12 @@ void KubeletApi::with_disk(const CallPtr& call, std::function<void(NodeInfo)> ne
 }
 
 void KubeletApi::answer_stats(const CallPtr& call) {
-  with_disk(call, [this, call](const NodeInfo& node) {
+  const auto with_node = [this, call](const NodeInfo& node) {
     with_pods(call, [this, call, node](const std::vector<PodView>& pods) { answer_stats(call, node, pods); });
-  });
+  };
+  const Endpoint endpoint = call->route.endpoint;
+  const bool tells_disk = endpoint == Endpoint::kStatsSummary || endpoint == Endpoint::kMetricsCadvisor;
+  tells_disk ? with_disk(call, with_node) : with_node(backend_.node(call->node));
 }
 
 void KubeletApi::answer_stats(const CallPtr& call, const NodeInfo& node, const std::vector<PodView>& pods) {

@@ -91,13 +91,10 @@ void read_device_section(ObjectReader* reader, DeviceSection* section) {
                         : text == "extension" ? agent::Contiguity::kExtension
                                               : agent::Contiguity::kIgnore;
   }
-  if (reader->has("topologyPolicy")) {
+  if (reader->has("topologyPolicy"))
     config.topology = agent::topology_policy(reader->one_of("topologyPolicy", agent::topology_policy_names(), "none"));
-  }
-  if (reader->has("topologyScope")) {
-    const bool pod = reader->one_of("topologyScope", {"container", "pod"}, "container") == "pod";
-    config.scope = pod ? agent::TopologyScope::kPod : agent::TopologyScope::kContainer;
-  }
+  if (reader->has("topologyScope"))
+    config.scope = agent::topology_scope(reader->one_of("topologyScope", agent::topology_scope_names(), "container"));
   if (reader->has("absentPlugins")) config.absent = reader->text_list("absentPlugins");
   if (reader->has("pluginDelay")) section->plugin_delay = reader->duration("pluginDelay", Duration(0));
 }
