@@ -8,6 +8,7 @@ namespace {
 using kube::append_flag;
 using kube::append_text;
 using kube::append_texts;
+using kube::decode_list;
 using Fields = kube::MessageFields;
 
 // TopologyInfo{1 nodes{1 ID}}
@@ -51,15 +52,6 @@ Result<TextList> decode_texts(std::string_view bytes) {
   Fields f(bytes);
   TextList out;
   while (f.next()) f.texts(1, &out);
-  return f.result(std::move(out));
-}
-
-// A message that is one repeated message; each of them is decoded.
-template <class T, class Decode>
-Result<std::vector<T>> decode_list(std::string_view bytes, const Decode& decode) {
-  Fields f(bytes);
-  std::vector<T> out;
-  while (f.next()) f.message(1, decode, [&](T item) { out.push_back(std::move(item)); });
   return f.result(std::move(out));
 }
 
@@ -348,13 +340,7 @@ std::string encode_pod_resources_request(std::string_view name, std::string_view
 }
 
 Result<std::pair<std::string, std::string>> decode_pod_resources_request(std::string_view bytes) {
-  Fields f(bytes);
-  std::pair<std::string, std::string> out;
-  while (f.next()) {
-    f.text(1, &out.first);
-    f.text(2, &out.second);
-  }
-  return f.result(std::move(out));
+  return kube::decode_text_pair(bytes);
 }
 
 std::string encode_pod_resources(const PodResources& pod) {

@@ -1,8 +1,7 @@
 #include "agent/dra/claim_cache.h"
 
 #include <fmt/format.h>
-
-#include <array>
+#include <zlib.h>
 
 #include "kube/api/json.h"
 
@@ -17,22 +16,8 @@ constexpr std::string_view kVersion = "checkpoint.dra.kubelet.k8s.io/v1";
 
 std::string key_of(std::string_view ns, std::string_view claim) { return fmt::format("{}/{}", ns, claim); }
 
-// CRC-32 of IEEE 802.3, as hash/crc32 of Go has it.
-constexpr std::array<uint32_t, 256> crc_table() {
-  std::array<uint32_t, 256> table{};
-  for (uint32_t i = 0; i < 256; ++i) {
-    uint32_t value = i;
-    for (int bit = 0; bit < 8; ++bit) value = (value >> 1) ^ ((value & 1) != 0 ? 0xedb88320U : 0);
-    table[i] = value;
-  }
-  return table;
-}
-
 uint32_t crc32_of(std::string_view text) {
-  static constexpr std::array<uint32_t, 256> kTable = crc_table();
-  uint32_t crc = ~0U;
-  for (const char c : text) crc = kTable[(crc ^ static_cast<unsigned char>(c)) & 255] ^ (crc >> 8);
-  return ~crc;
+  return static_cast<uint32_t>(crc32_z(0, reinterpret_cast<const unsigned char*>(text.data()), text.size()));
 }
 
 Status wrong(std::string_view field, const std::string& why) {

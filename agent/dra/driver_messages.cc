@@ -91,18 +91,8 @@ Result<HealthReport> decode_report(std::string_view bytes) {
   HealthReport out;
   int64_t health = 0;
   while (f.next()) {
-    f.message(
-        1,
-        [](std::string_view id) {
-          Fields inner(id);
-          std::pair<std::string, std::string> names;
-          while (inner.next()) {
-            inner.text(1, &names.first);
-            inner.text(2, &names.second);
-          }
-          return inner.result(std::move(names));
-        },
-        [&](std::pair<std::string, std::string> names) { std::tie(out.pool, out.device) = std::move(names); });
+    f.message(1, kube::decode_text_pair,
+              [&](std::pair<std::string, std::string> names) { std::tie(out.pool, out.device) = std::move(names); });
     f.number(2, &health);
     f.number(4, &out.timeout_seconds);
     f.text(5, &out.message);
@@ -126,10 +116,7 @@ std::string encode_claim_names(const std::vector<ClaimName>& claims) {
 }
 
 Result<std::vector<ClaimName>> decode_claim_names(std::string_view bytes) {
-  Fields f(bytes);
-  std::vector<ClaimName> out;
-  while (f.next()) f.message(1, decode_claim_name, [&](ClaimName claim) { out.push_back(std::move(claim)); });
-  return f.result(std::move(out));
+  return kube::decode_list<ClaimName>(bytes, decode_claim_name);
 }
 
 std::string encode_prepare_answers(const ClaimAnswers& answers) {
@@ -185,10 +172,7 @@ std::string encode_health(const std::vector<HealthReport>& devices) {
 }
 
 Result<std::vector<HealthReport>> decode_health(std::string_view bytes) {
-  Fields f(bytes);
-  std::vector<HealthReport> out;
-  while (f.next()) f.message(1, decode_report, [&](HealthReport report) { out.push_back(std::move(report)); });
-  return f.result(std::move(out));
+  return kube::decode_list<HealthReport>(bytes, decode_report);
 }
 
 }  // namespace ghostfleet::agent

@@ -46,4 +46,14 @@ bool MessageFields::check_text() {
   return status_.ok();
 }
 
+Result<std::pair<std::string, std::string>> decode_text_pair(std::string_view bytes) {
+  MessageFields f(bytes);
+  std::pair<std::string, std::string> out;
+  while (f.next()) {
+    f.text(1, &out.first);
+    f.text(2, &out.second);
+  }
+  return f.result(std::move(out));
+}
+
 }  // namespace ghostfleet::kube

@@ -77,6 +77,18 @@ class MessageFields {
   Status status_;
 };
 
+// A message that is one repeated message, of number 1; each of them is decoded.
+template <class T, class Decode>
+Result<std::vector<T>> decode_list(std::string_view bytes, const Decode& decode) {
+  MessageFields f(bytes);
+  std::vector<T> out;
+  while (f.next()) f.message(1, decode, [&](T item) { out.push_back(std::move(item)); });
+  return f.result(std::move(out));
+}
+
+// A message of two texts, 1 and 2.
+Result<std::pair<std::string, std::string>> decode_text_pair(std::string_view bytes);
+
 // What is empty or false is not written.
 inline void append_text(uint32_t number, std::string_view text, std::string* out) {
   if (!text.empty()) append_bytes_field(number, text, out);
