@@ -184,10 +184,8 @@ bool StorePuller::open_to(std::string_view image, const std::vector<agent::PullS
 void StorePuller::begin_read(agent::ReadTicket ticket, std::string_view image, std::string_view path,
                              std::vector<agent::PullSecret> secrets) {
   const image::ImageRecord* record = find(image);
-  auto done = [this, alive = alive_, ticket](Status status) {
-    loop_.post([this, alive, ticket, status = std::move(status)] {
-      if (*alive) read_ended(ticket, status);
-    });
+  auto done = [this, ticket](Status status) {
+    post_back([this, ticket, status = std::move(status)] { read_ended(ticket, status); });
   };
   if (record == nullptr || !reader_)
     return done(Status(Code::kDataLoss, fmt::format("image {} is not in the store", image)));
@@ -207,17 +205,15 @@ TimePoint StorePuller::begin(agent::PullTicket ticket, std::string_view image, T
   }
   auto reference = image::parse_reference(image);
   if (!reference.ok()) {
-    loop_.post([this, alive = alive_, ticket, name = std::string(image), why = reference.error()] {
-      if (*alive) ended(ticket, name, {why, Duration(0)});
+    post_back([this, ticket, name = std::string(image), why = reference.error()] {
+      ended(ticket, name, {why, Duration(0)});
     });
     return agent::kPullEndIsTold;
   }
   std::string name = reference->to_string();
   on_way_[ticket] = {name, configs_of(users)};
-  auto done = [this, alive = alive_, ticket, name](image::PullOutcome outcome) {
-    loop_.post([this, alive, ticket, name, outcome = std::move(outcome)] {
-      if (*alive) ended(ticket, name, outcome);
-    });
+  auto done = [this, ticket, name](image::PullOutcome outcome) {
+    post_back([this, ticket, name, outcome = std::move(outcome)] { ended(ticket, name, outcome); });
   };
   image::PullWork work{std::move(*reference), std::move(users)};
   if (removing_) {
