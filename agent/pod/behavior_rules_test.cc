@@ -14,12 +14,11 @@ using kube::Json;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using test::FakeCluster;
+using test::json;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-Json json(std::string_view text) { return kube::parse_json(text).value(); }
 
 // Of a Job unless said otherwise; labels app=train.
 Json pod_of(const std::string& name, const std::string& annotation = "", const std::string& owner = "Job") {

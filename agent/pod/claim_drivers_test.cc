@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "agent/pod/claims_test_support.h"
 #include "tests/support/pod_test_host.h"
 
 namespace ghostfleet {
@@ -11,22 +12,17 @@ using agent::ClaimAnswers;
 using agent::ClaimName;
 using kube::Json;
 using std::chrono::seconds;
+using test::failed;
 using test::FakeCluster;
-using ::testing::AllOf;
+using test::json;
+using test::kA;
+using test::kB;
+using test::kClaims;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
-
-Json json(std::string_view text) { return kube::parse_json(text).value(); }
-
-constexpr std::string_view kClaims = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/";
-auto failed(const std::string& why) {
-  return AllOf(StartsWith("Warning FailedPrepareDynamicResources x"),
-               EndsWith(" -: Failed to prepare dynamic resources: prepare dynamic resources: " + why));
-}
-const std::string kA = "00000001-0000-4000-8000-000000000001", kB = "00000002-0000-4000-8000-000000000001";
 
 // Keeps what it is asked until the test answers.
 class SlowDrivers final : public agent::ClaimDrivers {

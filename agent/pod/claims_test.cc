@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "agent/pod/claims_test_support.h"
 #include "tests/support/pod_test_host.h"
 
 namespace ghostfleet {
@@ -13,25 +14,15 @@ using kube::get_array;
 using kube::get_string;
 using kube::Json;
 using std::chrono::seconds;
+using test::failed;
 using test::FakeCluster;
-using ::testing::AllOf;
+using test::json;
+using test::kA;
+using test::kB;
+using test::kClaims;
 using ::testing::Contains;
 using ::testing::ElementsAre;
-using ::testing::EndsWith;
 using ::testing::HasSubstr;
-using ::testing::StartsWith;
-
-Json json(std::string_view text) { return kube::parse_json(text).value(); }
-
-constexpr std::string_view kClaims = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/";
-// An event that says why claims could not be prepared.
-auto failed(const std::string& why) {
-  return AllOf(StartsWith("Warning FailedPrepareDynamicResources x"),
-               EndsWith(" -: Failed to prepare dynamic resources: prepare dynamic resources: " + why));
-}
-
-// Of the first and the second pod of a cluster.
-const std::string kA = "00000001-0000-4000-8000-000000000001", kB = "00000002-0000-4000-8000-000000000001";
 
 class ClaimsTest : public ::testing::TestWithParam<bool> {
  protected:

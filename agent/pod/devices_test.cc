@@ -12,11 +12,10 @@ namespace {
 using kube::get_string;
 using kube::Json;
 using test::FakeCluster;
+using test::json;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-Json json(std::string_view text) { return kube::parse_json(text).value(); }
 
 Json pod_of(std::string_view name, int gpus) {
   return json(

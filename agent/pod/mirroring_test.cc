@@ -12,11 +12,10 @@ using agent::Verb;
 using kube::get_string;
 using kube::Json;
 using test::FakeCluster;
+using test::json;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-Json json(std::string_view text) { return kube::parse_json(text).value(); }
 
 std::string manifest(std::string_view image = "registry.example/etcd:3", std::string_view annotations = "{}") {
   return "{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"name\":\"etcd\",\"namespace\":\"default\","

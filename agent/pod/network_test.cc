@@ -14,13 +14,12 @@ using kube::get_string;
 using kube::Json;
 using std::chrono::seconds;
 using test::FakeCluster;
+using test::json;
 using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-Json json(std::string_view text) { return kube::parse_json(text).value(); }
 
 // A network with so many addresses.
 class FewAddresses final : public agent::PodNetwork {

@@ -11,11 +11,10 @@ using kube::get_int;
 using kube::get_string;
 using kube::Json;
 using test::FakeCluster;
+using test::json;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-Json json(std::string_view text) { return kube::parse_json(text).value(); }
 
 Json pod_of(std::string_view name, std::string_view containers, std::string_view rest = "",
             std::string_view annotations = "{}") {

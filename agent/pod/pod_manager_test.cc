@@ -13,12 +13,11 @@ using kube::Json;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using test::FakeCluster;
+using test::json;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-Json json(std::string_view text) { return kube::parse_json(text).value(); }
 
 Json pod_of(const std::string& name, const std::string& behavior = "", const std::string& spec = "") {
   std::string text = R"({"metadata":{"name":")" + name + "\"";

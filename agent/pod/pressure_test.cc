@@ -13,12 +13,11 @@ using agent::EvictionThreshold;
 using kube::get_string;
 using kube::Json;
 using test::FakeCluster;
+using test::json;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
-
-Json json(std::string_view text) { return kube::parse_json(text).value(); }
 
 // A pod with one container c: what its behaviour says, and its spec besides the container.
 Json pod_of(std::string_view name, std::string_view behavior, std::string_view resources = "{}",

@@ -19,6 +19,9 @@ namespace ghostfleet::test {
 
 using kube::Json;
 
+// Of a text that is well-formed.
+inline Json json(std::string_view text) { return kube::parse_json(text).value(); }
+
 struct RecordedRequest {
   double at = 0;  // seconds since the cluster was made
   agent::Verb verb = agent::Verb::kGet;
